@@ -1,0 +1,1 @@
+"""Which computation graphs a device allows."""

@@ -1,0 +1,1 @@
+"""What vLLM needs to know about a device: one module, one descriptor per device family."""

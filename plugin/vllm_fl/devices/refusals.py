@@ -1,0 +1,91 @@
+"""Features that a device must refuse at start, because they would fail late or give wrong numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One refused feature: the option that asks for it, why it cannot work, and what to do instead."""
+
+    option: str
+    asked: Callable[[VllmConfig], bool]
+    reason: str
+    remedy: str
+
+    def message(self, device: str) -> str:
+        return f"{self.option} is not supported on device {device!r}: {self.reason}. {self.remedy}."
+
+
+def _data_parallel_moe(config: VllmConfig) -> bool:
+    model = config.model_config
+    return config.parallel_config.data_parallel_size > 1 and model is not None and bool(model.is_moe)
+
+
+def _moe_with_lora(config: VllmConfig) -> bool:
+    model = config.model_config
+    return config.lora_config is not None and model is not None and bool(model.is_moe)
+
+
+EAGER_OUT_OF_TREE: tuple[Refusal, ...] = (
+    Refusal(
+        "--enable-eplb",
+        lambda config: bool(config.parallel_config.enable_eplb),
+        "vLLM maps logical to physical experts on CUDA only, elsewhere tokens reach the wrong experts",
+        "Leave --enable-eplb out",
+    ),
+    Refusal(
+        "--enable-lora with a mixture-of-experts model",
+        _moe_with_lora,
+        "the expert adapters are Triton kernels",
+        "Merge the adapter into the weights, or leave --enable-lora out",
+    ),
+    Refusal(
+        "--kv-cache-dtype",
+        lambda config: config.cache_config.cache_dtype not in ("auto", "bfloat16", "float16"),
+        "attention keeps its keys and values unquantized",
+        "Use --kv-cache-dtype auto",
+    ),
+    Refusal(
+        "--enable-sleep-mode",
+        lambda config: bool(config.model_config and config.model_config.enable_sleep_mode),
+        "there is no allocator that can give device memory back",
+        "Leave --enable-sleep-mode out and restart the server instead",
+    ),
+    Refusal(
+        "--decode-context-parallel-size",
+        lambda config: config.parallel_config.decode_context_parallel_size > 1,
+        "attention does not merge partial results across ranks",
+        "Use --tensor-parallel-size",
+    ),
+    Refusal(
+        "--prefill-context-parallel-size",
+        lambda config: config.parallel_config.prefill_context_parallel_size > 1,
+        "attention does not merge partial results across ranks",
+        "Use --tensor-parallel-size",
+    ),
+    Refusal(
+        "--data-parallel-size with a mixture-of-experts model",
+        _data_parallel_moe,
+        "expert parallelism across data-parallel ranks is not verified here",
+        "Use --tensor-parallel-size with --enable-expert-parallel, or several servers behind a balancer",
+    ),
+    Refusal(
+        "--enable-dbo",
+        lambda config: bool(config.parallel_config.enable_dbo),
+        "overlapping two half batches needs CUDA streams",
+        "Leave --enable-dbo out",
+    ),
+    Refusal(
+        "--speculative-config",
+        lambda config: config.speculative_config is not None,
+        "drafting and rejection sampling are Triton kernels",
+        "Leave --speculative-config out",
+    ),
+)

@@ -1,0 +1,1 @@
+"""Workers and model runners: thin subclasses of vLLM's."""
