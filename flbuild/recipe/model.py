@@ -2,17 +2,47 @@
 
 from __future__ import annotations
 
-from datetime import date
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from packaging.utils import canonicalize_name
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, StrictBool, StrictInt, Tag, model_validator
 
-PackageName = Annotated[str, AfterValidator(lambda name: str(canonicalize_name(name)))]
-"""A distribution name in PEP 503's normal form; `Flag_Gems` becomes `flag-gems`."""
+from flbuild.recipe.types import (
+    AbsolutePath,
+    BaseReference,
+    Day,
+    DebianName,
+    Environment,
+    GitUrl,
+    IndexId,
+    ModuleName,
+    NamePattern,
+    PackageName,
+    PackageVersion,
+    PlainText,
+    RelativePath,
+    Repository,
+    RequirementText,
+    ShortName,
+    TagTemplate,
+)
 
-IndexId = str
-"""The id of a named index, for example `pypi`; its URL lives in the settings, not in a recipe."""
+__all__ = [
+    "Base",
+    "Ci",
+    "DebianBase",
+    "Image",
+    "ImageBase",
+    "IndexId",
+    "Package",
+    "PackageName",
+    "Plugin",
+    "Python",
+    "Recipe",
+    "StrictModel",
+    "Target",
+    "Vllm",
+    "Waiver",
+]
 
 
 class StrictModel(BaseModel):
@@ -24,43 +54,69 @@ class StrictModel(BaseModel):
 class Python(StrictModel):
     """The interpreter inside the image."""
 
-    version: str = Field(pattern=r"^3\.\d+$", description="major.minor, for example 3.11")
-    executable: str = Field(default="/usr/bin/python3", description="absolute path, used in script shebangs")
-    site_packages: str = Field(description="absolute folder that wheels are installed to")
-    scripts: str = Field(default="/usr/local/bin", description="absolute folder of console scripts")
-    bytecode: bool = Field(
+    version: str = Field(pattern=r"^3\.\d+$", description="major.minor in quotes, for example '3.11'")
+    executable: AbsolutePath = Field(
+        default="/usr/bin/python3", description="absolute path, used in script shebangs"
+    )
+    site_packages: AbsolutePath = Field(description="absolute folder that wheels are installed to")
+    scripts: AbsolutePath = Field(default="/usr/local/bin", description="absolute folder of console scripts")
+    bytecode: StrictBool = Field(
         default=True, description="compile hash-based .pyc files where the base's own interpreter can run"
     )
 
 
-class ImageBase(StrictModel):
-    """A base from a registry."""
-
-    kind: Literal["image"] = "image"
-    image: str = Field(description="reference with a tag; the lock adds the digest")
-    provides: dict[PackageName, str] = Field(
+class _AnyBase(StrictModel):
+    provides: dict[PackageName, PackageVersion] = Field(
         default_factory=dict, description="distributions that the base owns and that nothing may replace"
     )
     remove: tuple[PackageName, ...] = Field(default=(), description="distributions removed from the base")
+    components: dict[ShortName, PlainText] = Field(
+        default_factory=dict,
+        description="other software the base carries, with its version, for example cann, nnal or cuda",
+    )
 
 
-class DebianBase(StrictModel):
+class ImageBase(_AnyBase):
+    """A base from a registry."""
+
+    kind: Literal["image"] = "image"
+    image: BaseReference = Field(description="reference with a tag; the lock adds the digest")
+
+
+class DebianBase(_AnyBase):
     """A base bootstrapped from Debian's signed archive, for machines that reach no registry."""
 
     kind: Literal["debian"] = "debian"
-    debian: str = Field(description="suite, for example bookworm")
-    packages: tuple[str, ...] = Field(default=(), description="Debian packages beyond the minimal system")
-    provides: dict[PackageName, str] = Field(default_factory=dict)
-    remove: tuple[PackageName, ...] = ()
+    debian: str = Field(pattern=r"^[a-z][a-z0-9.-]*$", description="suite, for example bookworm")
+    packages: tuple[DebianName, ...] = Field(
+        default=(), description="Debian packages beyond the minimal system"
+    )
 
 
-Base = ImageBase | DebianBase
+def _base_kind(value: Any) -> str | None:
+    """Which model a base is; None when it is not exactly one of the two."""
+    if isinstance(value, _AnyBase):
+        return "image" if isinstance(value, ImageBase) else "debian"
+    found = [key for key in ("image", "debian") if isinstance(value, dict) and key in value]
+    return found[0] if len(found) == 1 else None
+
+
+Base = Annotated[
+    Annotated[ImageBase, Tag("image")] | Annotated[DebianBase, Tag("debian")],
+    Discriminator(
+        _base_kind,
+        custom_error_type="base_kind",
+        custom_error_message=(
+            "a base has exactly one of 'image' (a reference with a tag) and 'debian' (the name of a suite)"
+        ),
+    ),
+]
 
 
 class Vllm(StrictModel):
     """Which vLLM, and for which device; `empty` builds the wheel without device code (`+empty`)."""
 
-    version: str
+    version: PackageVersion
     device: Literal["empty", "cuda"] = "empty"
 
     @property
@@ -73,79 +129,105 @@ class Package(StrictModel):
     """A distribution the recipe pins: from an index, or from a git commit."""
 
     name: PackageName
-    version: str
-    index: IndexId | None = Field(default=None, description="named index; `pypi` when neither index nor git is given")
-    git: str | None = Field(default=None, description="URL of a git repository")
-    commit: str | None = Field(default=None, pattern=r"^[0-9a-f]{40}$")
-    provides_modules: dict[str, str] = Field(
+    version: PackageVersion
+    index: IndexId | None = Field(
+        default=None,
+        pattern=r"^[a-z0-9][a-z0-9_-]*$",
+        description="named index; `pypi` when neither index nor git is given",
+    )
+    git: GitUrl | None = Field(default=None, description="URL of a git repository")
+    commit: str | None = Field(
+        default=None, pattern=r"^[0-9a-f]{40}$", description="all 40 hexadecimal digits of a git commit"
+    )
+    provides_modules: dict[ModuleName, PackageVersion] = Field(
         default_factory=dict, description="top-level modules this distribution owns, with their versions"
     )
-    build_env: dict[str, str] = Field(default_factory=dict, description="environment of a build from git")
+    build_env: Environment = Field(default_factory=dict, description="environment of a build from git")
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Package:
+        if self.git is not None and self.index is not None:
+            raise ValueError(f"package {self.name} has both 'index' and 'git'; keep the one it comes from")
+        if self.git is not None and self.commit is None:
+            raise ValueError(f"package {self.name} comes from git without 'commit'; branches and tags move")
+        if self.git is None and self.commit is not None:
+            raise ValueError(f"package {self.name} has 'commit' without 'git'")
+        if self.git is None and self.build_env:
+            raise ValueError(
+                f"package {self.name} has 'build_env' but is not built here; only git packages are"
+            )
+        return self
 
 
 class Waiver(StrictModel):
     """A reviewed exception to one check."""
 
-    check: str
-    subject: str
-    reason: str
-    expires: date
+    check: ShortName = Field(description="id of the check, for example requirements")
+    subject: PlainText = Field(description="the finding's subject, exactly as the check prints it")
+    reason: PlainText = Field(min_length=10, description="why it is safe, for the next reviewer")
+    expires: Day = Field(description="day from which the exception no longer counts")
 
 
 class Plugin(StrictModel):
     """The plugin wheel built from this repository."""
 
-    path: str = "plugin"
+    path: RelativePath = "plugin"
     name: PackageName = "vllm-plugin-fl"
-    entry_points: tuple[str, ...] = ()
+    entry_points: tuple[PlainText, ...] = Field(
+        default=(), description="entry-point groups in which the wheel must register"
+    )
 
 
 class Target(StrictModel):
     """A variant of the image with extra packages."""
 
-    extends: str | None = None
-    packages: tuple[str, ...] = Field(default=(), description="PEP 508 requirements")
-    size_budget: int | None = Field(default=None, gt=0, description="bytes, compressed, of the layers above the base")
+    extends: str | None = Field(default=None, description="another target whose packages come first")
+    packages: tuple[RequirementText, ...] = Field(default=(), description="PEP 508 requirements")
+    size_budget: StrictInt | None = Field(
+        default=None, gt=0, description="bytes, compressed, of the layers above the base"
+    )
 
 
 class Image(StrictModel):
     """Where the image is published."""
 
-    repository: str
-    tag: str = Field(description="template with {vllm}, {target}, {date}, {revision}, {plugin}")
+    repository: Repository
+    tag: TagTemplate = Field(description="template with {vllm}, {target}, {date}, {revision}, {plugin}")
 
 
 class Ci(StrictModel):
     """How continuous integration runs this platform."""
 
-    runner_labels: tuple[str, ...] = ()
-    volumes: tuple[str, ...] = ()
-    devices: tuple[str, ...] = ()
-    options: tuple[str, ...] = ()
-    env: dict[str, str] = Field(default_factory=dict)
+    runner_labels: tuple[PlainText, ...] = ()
+    volumes: tuple[PlainText, ...] = ()
+    devices: tuple[PlainText, ...] = ()
+    options: tuple[PlainText, ...] = ()
+    env: Environment = Field(default_factory=dict)
 
 
 class Recipe(StrictModel):
     """One image recipe: `recipes/NAME.yaml`."""
 
     schema_version: Literal[1] = Field(alias="schema")
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$")
-    summary: str
-    platform: str = Field(pattern=r"^linux/(amd64|arm64)$")
+    name: ShortName = Field(description="the file's name without .yaml")
+    summary: PlainText
+    platform: Literal["linux/amd64", "linux/arm64"]
     python: Python
     base: Base
     vllm: Vllm
     packages: tuple[Package, ...] = ()
-    overrides: tuple[str, ...] = Field(
+    overrides: tuple[RequirementText, ...] = Field(
         default=(), description="PEP 508 requirements that win over what other distributions declare"
     )
-    forbid: tuple[str, ...] = Field(default=(), description="distribution names or globs that must be absent")
+    forbid: tuple[NamePattern, ...] = Field(
+        default=(), description="distribution names or globs that must be absent"
+    )
     waivers: tuple[Waiver, ...] = ()
     plugin: Plugin = Plugin()
-    targets: dict[str, Target]
-    env: dict[str, str] = Field(default_factory=dict)
-    entrypoint: tuple[str, ...] = ()
-    cmd: tuple[str, ...] = ()
-    workdir: str | None = None
+    targets: dict[ShortName, Target] = Field(min_length=1)
+    env: Environment = Field(default_factory=dict)
+    entrypoint: tuple[PlainText, ...] = ()
+    cmd: tuple[PlainText, ...] = ()
+    workdir: AbsolutePath | None = None
     image: Image
     ci: Ci = Ci()

@@ -1,0 +1,151 @@
+"""Pydantic's validation errors in the words of a recipe's author."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from flbuild.recipe.document import Document, Key
+from flbuild.recipe.model import Recipe
+from flbuild.suggest import closest, perhaps
+
+_KINDS = {"string_type": "text", "dict_type": "a mapping", "model_type": "a mapping", "tuple_type": "a list"}
+_KINDS |= {"bool_type": "true or false", "int_type": "a whole number", "mapping_type": "a mapping"}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with one key of a document."""
+
+    key: Key
+    text: str
+
+
+def explain(error: ValidationError, document: Document) -> list[Problem]:
+    """The mistakes behind `error`, in the order of the document's lines."""
+    items = [(*_resolve(item["loc"]), dict(item)) for item in error.errors(include_url=False)]
+    misspelled = {
+        (*key[:-1], meant)
+        for key, model, item in items
+        if item["type"] == "extra_forbidden" and (meant := closest(str(key[-1]), _keys(model)))
+    }
+    problems = [
+        Problem(key, _text(key, model, item, document))
+        for key, model, item in items
+        # A misspelled key is one mistake, not an unknown key and a missing one.
+        if not (item["type"] == "missing" and key in misspelled)
+    ]
+    return sorted(problems, key=lambda problem: document.line(problem.key))
+
+
+def _text(key: Key, model: type[BaseModel] | None, item: dict[str, Any], document: Document) -> str:
+    kind, value = item["type"], item["input"]
+    if kind == "extra_forbidden":
+        return f"unknown key{perhaps(str(key[-1]), _keys(model))}"
+    if kind == "missing":
+        return f"the key is missing{_described(model, key)}"
+    if kind == "literal_error":
+        allowed = [text.strip("'") for text in item["ctx"]["expected"].replace(" or ", ", ").split(", ")]
+        return f"'{value}' is none of {', '.join(allowed)}{_nearest(str(value), allowed)}"
+    if kind == "value_error":
+        return str(item["ctx"]["error"])
+    if kind == "string_pattern_mismatch":
+        return f"'{value}' is not valid{_described(model, key)} (it must match {item['ctx']['pattern']})"
+    if kind in _KINDS:
+        return _wrong_type(_KINDS[kind], value, document.source.get(key))
+    return str(item["msg"])
+
+
+def _wrong_type(expected: str, value: Any, source: str | None) -> str:
+    if value is None:
+        return f"is empty; {expected} is expected"
+    if expected == "text" and source is not None:
+        # 3.10 is a number to YAML and `no` is false: only quotes keep what was written.
+        return f'{source} is {_name(value)} to YAML; write "{source}" in quotes'
+    return f"is {_name(value)}; {expected} is expected"
+
+
+def _name(value: Any) -> str:
+    names: dict[type, str] = {bool: "true or false", int: "a number", float: "a number", str: "text"}
+    names |= {list: "a list", dict: "a mapping"}
+    return names.get(type(value), "a date")
+
+
+def _nearest(value: str, allowed: list[str]) -> str:
+    match = closest(value, allowed)
+    return f"; perhaps you meant '{match}'" if match else ""
+
+
+def _keys(model: type[BaseModel] | None) -> list[str]:
+    return [field.alias or name for name, field in model.model_fields.items()] if model else []
+
+
+def _described(model: type[BaseModel] | None, key: Key) -> str:
+    if model is None:
+        return ""
+    for name, field in model.model_fields.items():
+        if (field.alias or name) == key[-1] and field.description:
+            return f"; it is {field.description}"
+    return ""
+
+
+def _resolve(loc: tuple[int | str, ...]) -> tuple[Key, type[BaseModel] | None]:
+    """Pydantic's location as a path in the document, and the model that owns its last part.
+
+    The location of a tagged union holds the tag, which is no key of the document.
+    """
+    key: list[int | str] = []
+    model: type[BaseModel] | None = None
+    annotation: Any = Recipe
+    for part in loc:
+        members = list(_members(annotation))
+        tagged = [member for member in members if len(members) > 1 and _tag(member) == part]
+        if tagged:
+            annotation = tagged[0]
+            continue
+        if part == "[key]":
+            continue
+        key.append(part)
+        model, annotation = _step(members, part)
+    return tuple(key), model
+
+
+def _members(annotation: Any) -> Iterator[Any]:
+    """The alternatives of a union, without their metadata; the annotation itself when it is none."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        inner = get_args(annotation)[0]
+        if get_origin(inner) in (Union, UnionType):
+            yield from get_args(inner)
+        else:
+            yield inner
+    elif origin in (Union, UnionType):
+        yield from (member for member in get_args(annotation) if member is not type(None))
+    else:
+        yield annotation
+
+
+def _tag(member: Any) -> str | None:
+    if get_origin(member) is Annotated:
+        return next((str(meta.tag) for meta in get_args(member)[1:] if hasattr(meta, "tag")), None)
+    return None
+
+
+def _step(members: list[Any], part: int | str) -> tuple[type[BaseModel] | None, Any]:
+    for member in members:
+        plain = get_args(member)[0] if get_origin(member) is Annotated else member
+        if isinstance(plain, type) and issubclass(plain, BaseModel):
+            for name, field in plain.model_fields.items():
+                if (field.alias or name) == part:
+                    return plain, field.annotation
+            return plain, None
+        arguments = get_args(plain)
+        if get_origin(plain) is tuple and isinstance(part, int):
+            return None, arguments[0]
+        if get_origin(plain) is dict:
+            return None, arguments[1]
+    return None, None
