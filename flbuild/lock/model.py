@@ -81,7 +81,9 @@ class BaseDistribution(StrictModel):
 
     name: PackageName
     version: str
-    location: str = Field(description="absolute path of its .dist-info or .egg-info, or of an editable's finder")
+    location: str = Field(
+        description="absolute path of its .dist-info or .egg-info, or of an editable's finder"
+    )
     editable: bool = False
     files: tuple[str, ...] = Field(
         default=(), description="absolute paths to white out if it is removed; only kept for removed ones"

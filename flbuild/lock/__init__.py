@@ -1,0 +1,1 @@
+"""The lock: every input pinned, every output recorded."""
