@@ -4,8 +4,9 @@ The lock stores it to notice that a recipe changed. So that neither a new versio
 machine changes it, the hashed form is spelled out here, field by field, as JSON of plain values with sorted
 keys. Lists whose order means nothing are sorted. FORMAT changes when the form does.
 
-Left out is what cannot change a byte of an image: `summary`, `image` (where it is published), `ci` (how it
-is tested), `waivers` and a target's `size_budget` (what a check tolerates).
+Left out is what changes neither the locked inputs nor a byte of an image: `summary`, `image` (where it is
+published), `ci` (how it is tested), and what only checks read: `waivers`, `base.components`,
+`plugin.entry_points` and a target's `size_budget`. `forbid` stays, because no lock may hold what it names.
 """
 
 from __future__ import annotations
@@ -44,11 +45,7 @@ def canonical_form(recipe: Recipe) -> dict[str, Any]:
         "packages": [_package(package) for package in sorted(recipe.packages, key=lambda item: item.name)],
         "overrides": sorted(recipe.overrides),
         "forbid": sorted(recipe.forbid),
-        "plugin": {
-            "path": recipe.plugin.path,
-            "name": recipe.plugin.name,
-            "entry_points": sorted(recipe.plugin.entry_points),
-        },
+        "plugin": {"path": recipe.plugin.path, "name": recipe.plugin.name},
         "targets": {name: sorted(expand_target(recipe, name).packages) for name in recipe.targets},
         "env": dict(recipe.env),
         "entrypoint": list(recipe.entrypoint),
@@ -62,7 +59,6 @@ def _base(base: ImageBase | DebianBase) -> dict[str, Any]:
         "kind": base.kind,
         "provides": dict(base.provides),
         "remove": sorted(base.remove),
-        "components": dict(base.components),
     }
     if isinstance(base, ImageBase):
         return {**common, "image": base.image}
@@ -76,6 +72,6 @@ def _package(package: Package) -> dict[str, Any]:
         "index": "pypi" if package.index is None and package.git is None else package.index,
         "git": package.git,
         "commit": package.commit,
-        "provides_modules": _mapping(package.provides_modules),
-        "build_env": _mapping(package.build_env),
+        "provides_modules": dict(package.provides_modules),
+        "build_env": dict(package.build_env),
     }
