@@ -6,6 +6,8 @@ a recipe says without evaluating it, and duplicate keys are errors instead of th
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,31 @@ from flbuild.errors import RecipeError
 Key = tuple[str | int, ...]
 
 MAX_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with one key of a document; the whole document when the key is empty."""
+
+    key: Key
+    text: str
+    line: int | None = None
+
+
+class InvalidRecipeError(RecipeError):
+    """A recipe's file is invalid: every mistake, each with its place."""
+
+    def __init__(self, document: Document, problems: Sequence[Problem], *, remedy: str | None = None) -> None:
+        lines = []
+        for problem in problems:
+            name = f"{key_text(problem.key)}: " if problem.key else ""
+            lines.append(f"{document.shown}:{document.line_of(problem)}: {name}{problem.text}")
+        super().__init__(
+            "\n".join(lines),
+            remedy=remedy or f"edit the file, then: flbuild recipe check {document.path.stem}",
+        )
+        self.document = document
+        self.problems = tuple(problems)
 
 
 @dataclass(frozen=True)
@@ -40,9 +67,16 @@ class Document:
             key = key[:-1]
         return self.lines.get(key, 1)
 
-    def place(self, key: Key) -> str:
-        """`recipes/NAME.yaml:LINE` of `key`."""
-        return f"{self.shown}:{self.line(key)}"
+    def line_of(self, problem: Problem) -> int:
+        """The line a problem is about."""
+        return self.line(problem.key) if problem.line is None else problem.line
+
+    def find(self, text: str) -> Key:
+        """The key that `key_text` writes as `text`, or its nearest parent that is in the file."""
+        known = {key_text(key): key for key in self.lines}
+        while text and text not in known:
+            text = re.sub(r"(\.[^.\[]*|\[\d+\]|^[^.\[]*)$", "", text)
+        return known.get(text, ())
 
 
 def key_text(key: Key) -> str:
@@ -68,7 +102,7 @@ class _Reader:
         try:
             return self.constructor.construct_object(node)
         except ValueError as error:  # such as the day 2027-02-30
-            raise self._error(node, f"{key_text(key)}: '{node.value}' is no valid value: {error}") from None
+            raise self._error(node, f"'{node.value}' is no valid value: {error}", key) from None
 
     def _mapping(self, node: yaml.MappingNode, key: Key) -> dict[str, Any]:
         values: dict[str, Any] = {}
@@ -90,8 +124,8 @@ class _Reader:
             values[name] = self.read(value_node, child)
         return values
 
-    def _error(self, node: yaml.Node, what: str) -> RecipeError:
-        return _error(self.document, node.start_mark.line + 1, what)
+    def _error(self, node: yaml.Node, what: str, key: Key = ()) -> RecipeError:
+        return InvalidRecipeError(self.document, [Problem(key, what, node.start_mark.line + 1)])
 
 
 class _Refused(Exception):
@@ -174,7 +208,4 @@ def _yaml_problem(error: yaml.MarkedYAMLError, text: str, mark: Any) -> str:
 
 
 def _error(document: Document, line: int, what: str, *, remedy: str | None = None) -> RecipeError:
-    return RecipeError(
-        f"{document.shown}:{line}: {what}",
-        remedy=remedy or f"edit the file, then: flbuild recipe check {document.path.stem}",
-    )
+    return InvalidRecipeError(document, [Problem((), what, line)], remedy=remedy)

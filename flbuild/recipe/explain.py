@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from flbuild.recipe.document import Document, Key
+from flbuild.recipe.document import Document, Key, Problem
 from flbuild.recipe.model import Recipe
 from flbuild.suggest import closest, perhaps
 
 _KINDS = {"string_type": "text", "dict_type": "a mapping", "model_type": "a mapping", "tuple_type": "a list"}
 _KINDS |= {"bool_type": "true or false", "int_type": "a whole number", "mapping_type": "a mapping"}
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What is wrong with one key of a document."""
-
-    key: Key
-    text: str
 
 
 def explain(error: ValidationError, document: Document) -> list[Problem]:

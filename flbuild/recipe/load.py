@@ -7,9 +7,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from flbuild.errors import RecipeError
-from flbuild.recipe.document import Document, Key, key_text, read_document
-from flbuild.recipe.explain import Problem, explain
+from flbuild.recipe.document import Document, InvalidRecipeError, Problem, read_document
+from flbuild.recipe.explain import explain
 from flbuild.recipe.model import Recipe
 
 
@@ -36,21 +35,8 @@ def load_with_lines(path: Path) -> LoadedRecipe:
     try:
         recipe = Recipe.model_validate(document.data)
     except ValidationError as error:
-        raise _recipe_error(document, explain(error, document)) from None
+        raise InvalidRecipeError(document, explain(error, document)) from None
     if recipe.name != path.stem:
         problem = Problem(("name",), f"is '{recipe.name}', but the file is called {path.name}")
-        raise _recipe_error(document, [problem])
+        raise InvalidRecipeError(document, [problem])
     return LoadedRecipe(recipe, document)
-
-
-def problem_line(document: Document, key: Key, text: str) -> str:
-    """One line of a report: place, key and what is wrong."""
-    name = key_text(key)
-    return f"{document.place(key)}: {name + ': ' if name else ''}{text}"
-
-
-def _recipe_error(document: Document, problems: list[Problem]) -> RecipeError:
-    lines = [problem_line(document, problem.key, problem.text) for problem in problems]
-    return RecipeError(
-        "\n".join(lines), remedy=f"edit the file, then: flbuild recipe check {document.path.stem}"
-    )

@@ -11,6 +11,7 @@ from flbuild.recipe.types import (
     BaseReference,
     Day,
     DebianName,
+    Device,
     Environment,
     GitUrl,
     IndexId,
@@ -24,6 +25,7 @@ from flbuild.recipe.types import (
     RequirementText,
     ShortName,
     TagTemplate,
+    Volume,
 )
 
 __all__ = [
@@ -70,7 +72,7 @@ class _AnyBase(StrictModel):
         default_factory=dict, description="distributions that the base owns and that nothing may replace"
     )
     remove: tuple[PackageName, ...] = Field(default=(), description="distributions removed from the base")
-    components: dict[ShortName, PlainText] = Field(
+    components: dict[ShortName, PackageVersion] = Field(
         default_factory=dict,
         description="other software the base carries, with its version, for example cann, nnal or cuda",
     )
@@ -199,8 +201,8 @@ class Ci(StrictModel):
     """How continuous integration runs this platform."""
 
     runner_labels: tuple[PlainText, ...] = ()
-    volumes: tuple[PlainText, ...] = ()
-    devices: tuple[PlainText, ...] = ()
+    volumes: tuple[Volume, ...] = Field(default=(), description="host:container[:ro], absolute paths")
+    devices: tuple[Device, ...] = Field(default=(), description="device files, below /dev")
     options: tuple[PlainText, ...] = ()
     env: Environment = Field(default_factory=dict)
 
