@@ -36,5 +36,8 @@ CPU = Device(
     },
     patches=("vllm_fl.compat.accelerator.HOST_ACCELERATOR_API",),
     worker_patches=("vllm_fl.compat.mamba_copy.HOST_STATE_COPY",),
-    v2_patches=("vllm_fl.compat.host_streams.HOST_STREAMS",),
+    v2_patches=(
+        "vllm_fl.compat.host_streams.HOST_STREAMS",
+        "vllm_fl.compat.host_buffers.HOST_BUFFERS",
+    ),
 )
