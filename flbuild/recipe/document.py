@@ -33,14 +33,14 @@ class Problem:
 class InvalidRecipeError(RecipeError):
     """A recipe's file is invalid: every mistake, each with its place."""
 
-    def __init__(self, document: Document, problems: Sequence[Problem], *, remedy: str | None = None) -> None:
+    def __init__(self, document: Document, problems: Sequence[Problem]) -> None:
         lines = []
         for problem in problems:
             name = f"{key_text(problem.key)}: " if problem.key else ""
             lines.append(f"{document.shown}:{document.line_of(problem)}: {name}{problem.text}")
         super().__init__(
             "\n".join(lines),
-            remedy=remedy or f"edit the file, then: flbuild recipe check {document.path.stem}",
+            remedy=f"edit the file, then: flbuild recipe check {document.path.stem}",
         )
         self.document = document
         self.problems = tuple(problems)
@@ -169,10 +169,7 @@ def read_document(path: Path) -> Document:
     if "\r" in text:
         line = text.count("\n", 0, text.index("\r")) + 1
         raise _error(
-            document,
-            line,
-            "the line ends with a carriage return (CRLF)",
-            remedy=f"sed -i 's/\\r$//' {document.shown}",
+            document, line, f"the line ends with CR LF; convert it: sed -i 's/\\r$//' {document.shown}"
         )
     try:
         # One composer per file: SafeLoader is a pure function of its text.
@@ -188,7 +185,9 @@ def read_document(path: Path) -> Document:
         raise _error(document, mark.line + 1 if mark else 1, _yaml_problem(error, text, mark)) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise _error(document, line, f"the character {error.character!r} cannot stand in YAML") from None
+        raise _error(
+            document, line, f"the character U+{int(error.character):04X} cannot stand in YAML"
+        ) from None
     except RecursionError:
         raise _error(document, 1, "lists or mappings are nested too deeply") from None
     return Document(path, data, document.lines, document.source)
@@ -207,5 +206,5 @@ def _yaml_problem(error: yaml.MarkedYAMLError, text: str, mark: Any) -> str:
     return f"not valid YAML{context}: {problem}"
 
 
-def _error(document: Document, line: int, what: str, *, remedy: str | None = None) -> RecipeError:
-    return InvalidRecipeError(document, [Problem((), what, line)], remedy=remedy)
+def _error(document: Document, line: int, what: str) -> RecipeError:
+    return InvalidRecipeError(document, [Problem((), what, line)])

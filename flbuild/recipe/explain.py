@@ -9,7 +9,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from flbuild.recipe.document import Document, Key, Problem
-from flbuild.recipe.model import Recipe
+from flbuild.recipe.model import BASE_KINDS, Recipe
 from flbuild.suggest import closest, perhaps
 
 _KINDS = {"string_type": "text", "dict_type": "a mapping", "model_type": "a mapping", "tuple_type": "a list"}
@@ -41,7 +41,11 @@ def _text(key: Key, model: type[BaseModel] | None, item: dict[str, Any], documen
         return f"the key is missing{_described(model, key)}"
     if kind == "literal_error":
         allowed = [text.strip("'") for text in item["ctx"]["expected"].replace(" or ", ", ").split(", ")]
+        if len(allowed) == 1:
+            return f"'{value}' is not {allowed[0]}, the only value there is"
         return f"'{value}' is none of {', '.join(allowed)}{_nearest(str(value), allowed)}"
+    if kind == "base_kind":
+        return f"{item['msg']}{_misspelled_kind(value)}"
     if kind == "value_error":
         return str(item["ctx"]["error"])
     if kind == "string_pattern_mismatch":
@@ -53,7 +57,8 @@ def _text(key: Key, model: type[BaseModel] | None, item: dict[str, Any], documen
 
 def _wrong_type(expected: str, value: Any, source: str | None) -> str:
     if value is None:
-        return f"is empty; {expected} is expected"
+        empty = {"a mapping": "; {} is an empty one", "a list": "; [] is an empty one"}.get(expected, "")
+        return f"is empty; {expected} is expected{empty}"
     if expected == "text" and source is not None:
         # 3.10 is a number to YAML and `no` is false: only quotes keep what was written.
         return f'{source} is {_name(value)} to YAML; write "{source}" in quotes'
@@ -64,6 +69,16 @@ def _name(value: Any) -> str:
     names: dict[type, str] = {bool: "true or false", int: "a number", float: "a number", str: "text"}
     names |= {list: "a list", dict: "a mapping"}
     return names.get(type(value), "a date")
+
+
+def _misspelled_kind(value: Any) -> str:
+    keys = [str(key) for key in value] if isinstance(value, dict) else []
+    if "image" in keys or "debian" in keys:
+        return ""
+    return next(
+        (f"; perhaps '{key}' is meant to be '{near}'" for key in keys if (near := closest(key, BASE_KINDS))),
+        "",
+    )
 
 
 def _nearest(value: str, allowed: list[str]) -> str:

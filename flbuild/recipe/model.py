@@ -29,6 +29,7 @@ from flbuild.recipe.types import (
 )
 
 __all__ = [
+    "BASE_KINDS",
     "Base",
     "Ci",
     "DebianBase",
@@ -95,11 +96,15 @@ class DebianBase(_AnyBase):
     )
 
 
+BASE_KINDS = ("image", "debian")
+"""The keys of which a base has exactly one; it picks the model."""
+
+
 def _base_kind(value: Any) -> str | None:
     """Which model a base is; None when it is not exactly one of the two."""
     if isinstance(value, _AnyBase):
         return "image" if isinstance(value, ImageBase) else "debian"
-    found = [key for key in ("image", "debian") if isinstance(value, dict) and key in value]
+    found = [key for key in BASE_KINDS if isinstance(value, dict) and key in value]
     return found[0] if len(found) == 1 else None
 
 

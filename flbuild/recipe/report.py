@@ -8,10 +8,13 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from flbuild.errors import RecipeError
 from flbuild.finding import Finding
+from flbuild.progress import Progress
 from flbuild.recipe.check import check_recipe
 from flbuild.recipe.document import Document, InvalidRecipeError, key_text
-from flbuild.recipe.load import load_with_lines
+from flbuild.recipe.load import load_recipe, load_with_lines
+from flbuild.recipe.model import Recipe
 from flbuild.settings import Settings
 
 
@@ -86,6 +89,24 @@ def report_recipe(
     findings = check_recipe(loaded.recipe, indexes=settings.indexes, checks=checks, today=today)
     placed = [_placed(loaded.document, finding) for finding in findings]
     return RecipeReport(path, loaded.document.shown, tuple(sorted(placed, key=lambda item: item.line)))
+
+
+def load_checked(path: Path, settings: Settings, progress: Progress) -> Recipe:
+    """The recipe at `path` for a command that acts on it: warnings are shown, errors stop the command.
+
+    Raises:
+        RecipeError: the file is invalid, or its fields contradict each other.
+    """
+    recipe = load_recipe(path)
+    report = report_recipe(path, settings)
+    if errors := report.errors():
+        raise RecipeError(
+            "\n".join(f"{placed.place}: {placed.text}" for placed in errors),
+            remedy=f"edit the file, then: flbuild recipe check {path.stem}",
+        )
+    for placed in report.findings:
+        progress.warn(f"{placed.place}: {placed.text}")
+    return recipe
 
 
 def _placed(document: Document, finding: Finding, line: int | None = None) -> PlacedFinding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -99,7 +100,7 @@ def _known_keys(keys: tuple[str, ...]) -> list[str]:
 def _line_of(text: str, keys: tuple[str, ...]) -> int | None:
     """The line that sets `keys`, or its nearest parent; the TOML parser itself keeps no places."""
     table: tuple[str, ...] = ()
-    best: tuple[int, int] | None = None
+    best: tuple[int, int | None] = (0, None)
     for number, line in enumerate(text.splitlines(), start=1):
         if header := re.match(r"\s*\[+(.+?)\]+\s*(?:#.*)?$", line):
             table = _split(header[1])
@@ -110,9 +111,10 @@ def _line_of(text: str, keys: tuple[str, ...]) -> int | None:
             found = (*table, *_split(setting[1]))
         else:
             continue
-        if keys[: len(found)] == found and (best is None or len(found) > best[0]):
-            best = (len(found), number)
-    return best[1] if best else None
+        shared = len(os.path.commonprefix([keys, found]))
+        if shared > best[0]:
+            best = (shared, number)
+    return best[1]
 
 
 def _split(dotted: str) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
@@ -56,8 +57,8 @@ class RegistrySettings(SettingsModel):
 
 def is_loopback(host: str) -> bool:
     """Whether `host`, with or without a port, is this machine itself."""
-    name = host.rsplit(":", 1)[0] if host.count(":") == 1 or host.startswith("[") else host
-    name = name.strip("[]")
+    bracketed = re.fullmatch(r"\[([^]]+)\](?::\d+)?", host)
+    name = bracketed[1] if bracketed else re.sub(r"^([^:]*):\d+$", r"\1", host)
     if name == "localhost":
         return True
     try:

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pypi_simple import PYPI_SIMPLE_ENDPOINT
+
+from flbuild.errors import UsageError
+from flbuild.settings import load_settings
+
+MIRROR = "https://mirror.example/simple"
+
+
+def secret(value):
+    return None if value is None else value.get_secret_value()
+
+
+def test_built_in_indexes_need_no_configuration(load):
+    settings = load()
+    assert settings.index("pypi").url == PYPI_SIMPLE_ENDPOINT
+    assert {"pytorch-cpu", "pytorch-cu129", "flagos", "cann"} < set(settings.indexes)
+    assert all(index.url.startswith("https://") for index in settings.indexes.values())
+
+
+def test_one_setting_redirects_an_index(load):
+    assert load(f'[index.pypi]\nurl = "{MIRROR}"\n').index("pypi").url == MIRROR
+    assert load(FLBUILD_INDEX_PYTORCH_CPU_URL=MIRROR).index("pytorch-cpu").url == MIRROR
+
+
+def test_the_environment_wins_over_the_project_which_wins_over_the_user(load, root, tmp_path):
+    user = tmp_path / "config" / "flbuild" / "flbuild.toml"
+    user.parent.mkdir(parents=True)
+    user.write_text(
+        'jobs = 3\n[index.cann]\nurl = "https://user.example"\n[index.flagos]\nurl = "https://user.example"\n'
+    )
+    settings = load(
+        '[index.cann]\nurl = "https://project.example"\n[index.pypi]\nurl = "https://project.example"\n',
+        FLBUILD_INDEX_PYPI_URL="https://variable.example",
+    )
+    assert settings.index("flagos").url == "https://user.example"
+    assert settings.index("cann").url == "https://project.example"
+    assert settings.index("pypi").url == "https://variable.example"
+    assert settings.jobs == 3
+
+
+def test_pips_index_is_used_where_nothing_of_ours_redirects(load):
+    assert load(PIP_INDEX_URL=MIRROR).index("pypi").url == MIRROR
+    ours = load('[index.pypi]\nurl = "https://ours.example"\n', PIP_INDEX_URL=MIRROR)
+    assert ours.index("pypi").url == "https://ours.example"
+
+
+def test_an_index_of_ones_own_is_declared_and_then_redirected(load):
+    settings = load('[index.team]\nurl = "https://team.example"\n', FLBUILD_INDEX_TEAM_URL=MIRROR)
+    assert settings.index("team").url == MIRROR
+
+
+def test_an_index_may_be_a_local_folder_relative_to_the_file(load, root):
+    assert load('[index.pypi]\nurl = "wheels"\n').index("pypi").url == str(root / "wheels")
+    assert load(f'[index.pypi]\nurl = "file://{root}/a%20b"\n').index("pypi").url == str(root / "a b")
+
+
+def test_credentials_in_a_url_are_taken_out_of_it(load):
+    index = load(FLBUILD_INDEX_CANN_URL="https://me:p%40ss@cann.example:8443/simple").index("cann")
+    assert index.url == "https://cann.example:8443/simple"
+    assert (secret(index.username), secret(index.password)) == ("me", "p@ss")
+
+
+def test_credentials_come_from_variables(load):
+    index = load(
+        '[index.cann]\nurl = "https://cann.example"\nusername = "file"\n',
+        FLBUILD_INDEX_CANN_USERNAME="me",
+        FLBUILD_INDEX_CANN_PASSWORD="secret",
+    ).index("cann")
+    assert index.url == "https://cann.example"
+    assert (secret(index.username), secret(index.password)) == ("me", "secret")
+
+
+def test_credentials_do_not_follow_an_index_to_another_place(load):
+    text = '[index.cann]\nurl = "https://cann.example"\nusername = "me"\npassword = "secret"\n'
+    index = load(text, FLBUILD_INDEX_CANN_URL=MIRROR).index("cann")
+    assert (index.username, index.password) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("FLBUILD_INDEX_PYPPI_URL", "perhaps you meant 'FLBUILD_INDEX_PYPI_URL'"),
+        ("FLBUILD_INDEX_PYPI_ULR", "perhaps you meant 'FLBUILD_INDEX_PYPI_URL'"),
+        ("FLBUILD_REGISTRY_QUAY_IO_MIROR", "perhaps you meant 'MIRROR'"),
+        ("FLBUILD_CAHCE_DIR", "perhaps you meant 'FLBUILD_CACHE_DIR'"),
+    ],
+)
+def test_a_misspelled_variable_is_an_error_not_silence(load, name, words):
+    with pytest.raises(UsageError) as caught:
+        load(**{name: "x"})
+    assert name in caught.value.what
+    assert words in caught.value.what
+
+
+def test_other_programs_variables_are_left_alone(load):
+    load(FLBUILDER_HOME="x", FLBUILD_UNRELATED_THING="x")
+
+
+def test_an_empty_variable_is_no_setting(load):
+    settings = load(FLBUILD_INDEX_PYPI_URL="", FLBUILD_CACHE_DIR="", FLBUILD_JOBS="", PIP_INDEX_URL="")
+    assert settings.index("pypi").url == PYPI_SIMPLE_ENDPOINT
+
+
+def test_find_links_of_all_sources_are_searched_the_strongest_first(load, root, tmp_path):
+    settings = load(
+        'find-links = ["wheels", "https://links.example/"]\n',
+        FLBUILD_FIND_LINKS="/first",
+        PIP_FIND_LINKS=f"/last /first file://{tmp_path}/more",
+    )
+    expected = ("/first", str(root / "wheels"), "https://links.example/", "/last", f"{tmp_path}/more")
+    assert settings.find_links == expected
+
+
+def test_the_cache_is_the_users_unless_set(load, root, tmp_path, monkeypatch):
+    assert load().cache_dir == tmp_path / "cache" / "flbuild"
+    assert load('cache-dir = "cache"\n').cache_dir == root / "cache"
+    monkeypatch.chdir(tmp_path)
+    assert load('cache-dir = "cache"\n', FLBUILD_CACHE_DIR="here").cache_dir == tmp_path / "here"
+
+
+@pytest.mark.parametrize("name", ["FLBUILD_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"])
+def test_the_systems_ca_bundle_is_honoured(load, name):
+    assert load('ca-bundle = "ca.pem"\n', **{name: "/etc/ca.pem"}).ca_bundle == Path("/etc/ca.pem")
+
+
+def test_our_own_ca_bundle_wins_over_the_systems(load, root):
+    assert load(FLBUILD_CA_BUNDLE="/a", SSL_CERT_FILE="/b").ca_bundle == Path("/a")
+    assert load('ca-bundle = "ca.pem"\n').ca_bundle == root / "ca.pem"
+
+
+def test_a_proxy_is_a_secret(load):
+    settings = load('proxy = "http://u:hidden@proxy.example"\n')
+    assert secret(settings.proxy) == "http://u:hidden@proxy.example"
+    assert "hidden" not in repr(settings)
+    assert secret(load(FLBUILD_PROXY="http://other.example").proxy) == "http://other.example"
+
+
+@pytest.mark.parametrize("jobs", ["0", "-1", "many", "1.5", "²"])
+def test_jobs_is_a_whole_number_above_zero(load, jobs):
+    with pytest.raises(UsageError, match="FLBUILD_JOBS"):
+        load(FLBUILD_JOBS=jobs)
+
+
+def test_jobs_can_be_set(load):
+    assert load("jobs = 5\n").jobs == 5
+    assert load("jobs = 5\n", FLBUILD_JOBS="7").jobs == 7
+    assert 2 <= load().jobs <= 8
+
+
+def test_without_a_project_only_the_user_file_counts(root, tmp_path):
+    assert load_settings(None, {}).index("pypi").url == PYPI_SIMPLE_ENDPOINT
+
+
+def test_the_user_file_can_be_named(load, tmp_path):
+    named = tmp_path / "named.toml"
+    named.write_text(f'[index.cann]\nurl = "{MIRROR}"\n')
+    assert load(FLBUILD_CONFIG=str(named)).index("cann").url == MIRROR
+    with pytest.raises(UsageError, match="FLBUILD_CONFIG"):
+        load(FLBUILD_CONFIG=str(tmp_path / "absent.toml"))
+
+
+def test_one_setting_redirects_a_registry(load):
+    text = '[registry."quay.io"]\nmirror = "mirror.example:5000/quay"\nusername = "me"\npassword = "secret"\n'
+    registry = load(text).registry("quay.io")
+    assert registry.mirror == "mirror.example:5000/quay"
+    assert (secret(registry.username), secret(registry.password)) == ("me", "secret")
+    variable = load(text, FLBUILD_REGISTRY_QUAY_IO_MIRROR="other.example").registry("quay.io")
+    assert variable.mirror == "other.example"
+    assert secret(variable.username) == "me"
+
+
+def test_a_registry_with_a_port_has_a_variable_too(load):
+    registry = load(FLBUILD_REGISTRY_REG_EXAMPLE_5000_PASSWORD="secret").registry("reg.example:5000")
+    assert secret(registry.password) == "secret"
+
+
+def test_a_registry_on_loopback_speaks_plain_http_unless_told(load):
+    assert load().registry("127.0.0.1:5000").plain_http is True
+    assert load().registry("quay.io").plain_http is False
+    assert (
+        load('[registry."localhost:5000"]\nplain-http = false\n').registry("localhost:5000").plain_http
+        is False
+    )
+    assert (
+        load('[registry."reg.lan"]\nplain-http = true\nca-bundle = "ca.pem"\n').registry("reg.lan").plain_http
+        is True
+    )
+    assert load('[registry."localhost"]\nmirror = "x.example"\n').registry("localhost").plain_http is True
+
+
+def test_a_registrys_ca_bundle_is_relative_to_the_file(load, root):
+    assert (
+        load('[registry."reg.lan"]\nca-bundle = "ca.pem"\n').registry("reg.lan").ca_bundle == root / "ca.pem"
+    )
+
+
+def test_no_secret_shows_in_the_settings(load):
+    settings = load(
+        '[index.pypi]\nurl = "https://me:filesecret@x.example"\n'
+        '[registry."quay.io"]\npassword = "regsecret"\n',
+        FLBUILD_INDEX_CANN_PASSWORD="indexsecret",
+        FLBUILD_REGISTRY_QUAY_IO_PASSWORD="varsecret",
+    )
+    shown = f"{settings!r} {settings} {settings.model_dump_json()} {settings.registry('quay.io')!r}"
+    assert not [word for word in ("filesecret", "regsecret", "indexsecret", "varsecret") if word in shown]
