@@ -1,0 +1,1 @@
+"""Builders: each makes an image from a plan."""

@@ -1,0 +1,1 @@
+"""The embedded assembler: locked wheels to OCI layers, config and manifest, without a daemon."""
