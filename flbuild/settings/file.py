@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +111,7 @@ def _line_of(text: str, keys: tuple[str, ...]) -> int | None:
             found = (*table, *_split(setting[1]))
         else:
             continue
-        shared = len(os.path.commonprefix([keys, found]))
+        shared = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(keys, found, strict=False))))
         if shared > best[0]:
             best = (shared, number)
     return best[1]

@@ -94,7 +94,7 @@ def test_check_is_json_on_request_also_when_it_fails(run, project):
     result = run("check", "--json", "cpu")
     (recipe,) = json.loads(result.stdout)["recipes"]
     assert recipe["ok"] is False
-    assert recipe["findings"][0]["line"] == 3
+    assert recipe["findings"][0]["line"] == 5
     assert isinstance(result.exception, RecipeError)
 
 
