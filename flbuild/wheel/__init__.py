@@ -1,0 +1,1 @@
+"""Reproducible wheels from source: the plugin, empty-device vLLM, git sources."""
