@@ -144,7 +144,8 @@ def _tag(member: Any) -> str | None:
 def _step(members: list[Any], part: int | str) -> tuple[type[BaseModel] | None, Any]:
     for member in members:
         plain = get_args(member)[0] if get_origin(member) is Annotated else member
-        if isinstance(plain, type) and issubclass(plain, BaseModel):
+        # On Python 3.10 tuple[int, ...] counts as a type, so its origin is asked first.
+        if get_origin(plain) is None and isinstance(plain, type) and issubclass(plain, BaseModel):
             for name, field in plain.model_fields.items():
                 if (field.alias or name) == part:
                     return plain, field.annotation

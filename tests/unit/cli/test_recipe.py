@@ -64,7 +64,12 @@ def test_show_prints_the_recipe_as_understood(run):
 def test_check_passes_on_the_committed_recipes(run):
     result = run("check")
     assert result.exit_code == 0
-    assert result.stdout.splitlines() == [f"recipes/{name}.yaml: ok" for name in ("ascend", "cpu", "cuda")]
+    lines = result.stdout.splitlines()
+    assert list(dict.fromkeys(line.split(":")[0] for line in lines)) == [
+        f"recipes/{name}.yaml" for name in ("ascend", "cpu", "cuda")
+    ]
+    # A waiver that nears its end is a warning, and days pass: only errors would be wrong here.
+    assert not [line for line in lines if ": error: " in line]
 
 
 def test_check_names_the_line_of_an_unknown_key_and_fails_with_2(run, project):

@@ -10,7 +10,7 @@ from flbuild.recipe.load import load_recipe
 from flbuild.settings import load_settings
 
 RECIPES = Path(__file__).parents[3] / "recipes"
-TODAY = date(2026, 12, 1)
+TODAY = date(2026, 10, 15)
 
 
 def found(recipe, **around):
@@ -154,6 +154,17 @@ def test_a_contradiction_is_an_error_at_its_key(make, changes, subject, words):
     assert words in errors[0][3]
 
 
+def test_a_single_target_needs_no_place_in_the_tag(make):
+    image = {"repository": "x.example/y", "tag": "{vllm}"}
+    assert found(make(base=base(), image=image, targets={"release": {}})) == []
+
+
+def test_no_target_is_suggested_when_none_is_near(make):
+    ((_, _, subject, message),) = found(make(base=base(), targets={"zzz": {}}))
+    assert subject == "targets"
+    assert "perhaps" not in message
+
+
 def test_a_forbidden_vllm_forbids_the_plugin_by_its_name_as_well(make):
     subjects = [item[2] for item in found(make(base=base(), forbid=["vllm*"]))]
     assert subjects == ["vllm", "plugin.name"]
@@ -188,6 +199,7 @@ def test_an_unknown_check_in_a_waiver_is_suggested(make):
     assert (severity, subject) == ("error", "waivers[0].check")
     assert "perhaps you meant 'requirements'" in message
     assert found(recipe) == []
+    assert found(make(base=base(), waivers=[waiver()]), checks=["requirements"]) == []
 
 
 @pytest.mark.parametrize(
@@ -220,6 +232,6 @@ def test_an_entry_point_group_that_vllm_does_not_load_is_a_warning(make):
 
 def test_errors_come_before_warnings(make):
     recipe = make(
-        base=base(), waivers=[waiver(expires="2026-12-02")], image={"repository": "x.example/y", "tag": "a"}
+        base=base(), waivers=[waiver(expires="2026-10-16")], image={"repository": "x.example/y", "tag": "a"}
     )
     assert [item[0] for item in found(recipe)] == ["error", "warning"]
