@@ -205,9 +205,9 @@ def test_an_unknown_check_in_a_waiver_is_suggested(make):
 @pytest.mark.parametrize(
     ("expires", "words"),
     [
-        ("2026-12-01", "expired on 2026-12-01"),
+        ("2026-10-15", "expired on 2026-10-15"),
         ("2025-01-01", "expired"),
-        ("2026-12-20", "expires on 2026-12-20"),
+        ("2026-11-14", "expires on 2026-11-14"),
     ],
 )
 def test_an_old_waiver_is_a_warning(make, expires, words):
