@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from flbuild.recipe.document import Document, Key, Problem
 from flbuild.recipe.model import BASE_KINDS, Recipe
+from flbuild.settings.redact import redact
 from flbuild.suggest import closest, perhaps
 
 _KINDS = {"string_type": "text", "dict_type": "a mapping", "model_type": "a mapping", "tuple_type": "a list"}
@@ -25,7 +26,8 @@ def explain(error: ValidationError, document: Document) -> list[Problem]:
         if item["type"] == "extra_forbidden" and (meant := closest(str(key[-1]), _keys(model)))
     }
     problems = [
-        Problem(key, _text(key, model, item, document))
+        # A wrong value is repeated, and a URL in it may carry credentials.
+        Problem(key, redact(_text(key, model, item, document)))
         for key, model, item in items
         # A misspelled key is one mistake, not an unknown key and a missing one.
         if not (item["type"] == "missing" and key in misspelled)

@@ -12,11 +12,13 @@ _SECRET_PARAMETER = re.compile(
     r"[^&\s#\"'<>]+",
     re.IGNORECASE,
 )
-_AUTHORIZATION = re.compile(r"(?P<name>\b(?:Basic|Bearer)\s+)[A-Za-z0-9+/._~=-]{8,}")
+_AUTHORIZATION = re.compile(
+    r"(?P<name>authorization['\"]?\s*[:=]\s*['\"]?(?:(?:basic|bearer)\s+)?)[^\s'\",}]+", re.IGNORECASE
+)
 
 
 def redact(text: str) -> str:
-    """`text` without user names and passwords in URLs, signed query parameters and authorization values.
+    """`text` without user names and passwords in URLs, secret query parameters and authorization headers.
 
     The user name goes too: many indexes take a token in its place.
     """

@@ -71,6 +71,10 @@ def test_a_value_that_names_another_architecture_is_a_warning(make, platform, wo
     ]
 
 
+def test_a_debian_base_has_no_reference_to_look_at(make):
+    assert list(check_architecture(make(base={"debian": "bookworm"}))) == []
+
+
 def test_the_recipes_own_architecture_may_be_named(make):
     recipe = make(env={"LD_LIBRARY_PATH": "/usr/lib/aarch64-linux-gnu", "X": "charm64bits"})
     assert list(check_architecture(recipe)) == []

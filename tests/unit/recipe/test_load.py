@@ -117,6 +117,15 @@ def test_a_waivers_mistakes_are_placed_too(write, minimal, waiver, words):
     assert words in caught.value.what
 
 
+@pytest.mark.parametrize("path", ["/abs", "../up", "a/../../b", '""'])
+def test_the_plugins_folder_is_below_the_project(write, minimal, path):
+    with pytest.raises(
+        RecipeError, match=r"^recipes/tiny.yaml:24: plugin.path: .* not a path below the project"
+    ):
+        load_recipe(write(minimal + f"plugin: {{path: {path}}}\n"))
+    assert load_recipe(write(minimal + "plugin: {path: python/plugin}\n")).plugin.path == "python/plugin"
+
+
 def test_a_variable_name_is_checked(write, minimal):
     with pytest.raises(RecipeError, match=r"^recipes/tiny.yaml:25: env\.9X: "):
         load_recipe(write(minimal + "env:\n  9X: a\n"))
@@ -154,6 +163,21 @@ def test_the_place_of_a_file_outside_a_recipes_folder_is_its_path(tmp_path, mini
     with pytest.raises(RecipeError) as caught:
         load_recipe(path)
     assert caught.value.what.startswith(f"{path}:1: ")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("index: flagos", "git: htps://me:hidden@x.example/y"),
+        ("index: flagos", "git: https://me:hidden@x.example/y"),
+        ("[pytest]", '["pytest @ https://me:hidden@x.example/y.whl"]'),
+        ("registry.example/base:v1", "https://me:hidden@x.example/base:v1"),
+    ],
+)
+def test_a_message_does_not_repeat_a_credential(write, minimal, old, new):
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(write(minimal.replace(old, new)))
+    assert "hidden" not in str(caught.value)
 
 
 def test_lines_of_a_valid_recipe_are_kept(write, minimal):

@@ -41,6 +41,13 @@ def test_a_file_that_does_not_load_is_findings_too(write, minimal, settings):
     assert report.findings[1].text == "nam: unknown key; perhaps you meant 'name'"
 
 
+def test_a_report_does_not_repeat_a_credential(write, minimal, settings):
+    text = minimal.replace("[pytest]", '["pytest @ https://me:hidden@x.example/y.whl"]')
+    report = report_recipe(write(text), settings)
+    assert report.errors()
+    assert "hidden" not in f"{report.lines()}{report.as_json()}"
+
+
 def test_a_warning_alone_fails_nothing(write, minimal, settings):
     text = minimal + "waivers: [{check: a, subject: b, reason: because of this, expires: 2026-01-01}]\n"
     report = report_recipe(write(text), settings, today=date(2026, 12, 1))
