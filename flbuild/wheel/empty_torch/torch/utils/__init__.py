@@ -1,0 +1,1 @@
+"""Holds cpp_extension."""

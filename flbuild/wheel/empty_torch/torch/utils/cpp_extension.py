@@ -1,0 +1,4 @@
+"""No compiler toolchain of any vendor."""
+
+CUDA_HOME = None
+ROCM_HOME = None

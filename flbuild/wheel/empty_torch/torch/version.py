@@ -1,0 +1,5 @@
+"""No accelerator of any vendor."""
+
+cuda = None
+hip = None
+xpu = None
