@@ -1,4 +1,7 @@
-"""Settings from their sources, the strongest first: environment, project file, user file, built-in."""
+"""Settings from their sources: environment, project file, user file, pip's configuration, built-in values.
+
+The strongest comes first; command-line flags go on top with `Settings.with_flags`.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from flbuild.errors import UsageError
 from flbuild.settings.file import SettingsFile, read_settings_file
 from flbuild.settings.model import IndexSettings, RegistrySettings, Settings, is_loopback
 from flbuild.settings.names import INDEX_PREFIX, REGISTRY_PREFIX, mangle
+from flbuild.settings.pip import pip_option
 from flbuild.settings.places import local_or_url
 from flbuild.settings.toml import parse_toml
 from flbuild.suggest import closest, perhaps
@@ -49,7 +53,7 @@ def load_settings(root: Path | None, environ: Mapping[str, str]) -> Settings:
     _refuse_misspelled(environ)
 
     indexes = _builtin_indexes()
-    if url := environ.get("PIP_INDEX_URL"):
+    if url := pip_option("index-url", environ):
         indexes["pypi"] = _index(indexes["pypi"], {"url": url}, Path.cwd())
     registries: dict[str, RegistrySettings] = {}
     merged: dict[str, Any] = {}
@@ -71,7 +75,7 @@ def load_settings(root: Path | None, environ: Mapping[str, str]) -> Settings:
     links = (
         *environ.get("FLBUILD_FIND_LINKS", "").split(),
         *find_links,
-        *environ.get("PIP_FIND_LINKS", "").split(),
+        *pip_option("find-links", environ).split(),
     )
     return Settings(
         indexes=indexes,
@@ -79,7 +83,7 @@ def load_settings(root: Path | None, environ: Mapping[str, str]) -> Settings:
         registry_variables=_registry_variables(environ),
         find_links=tuple(dict.fromkeys(local_or_url(link, Path.cwd()) for link in links)),
         cache_dir=merged.get("cache_dir") or user_cache_path("flbuild"),
-        ca_bundle=merged.get("ca_bundle"),
+        ca_bundle=merged.get("ca_bundle") or _pip_bundle(environ),
         proxy=merged.get("proxy"),
         jobs=merged.get("jobs") or max(2, min(8, os.cpu_count() or 2)),
     )
@@ -130,10 +134,9 @@ def _plain_variables(environ: Mapping[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     if folder := environ.get("FLBUILD_CACHE_DIR"):
         values["cache_dir"] = Path(folder).expanduser().absolute()
-    for name in ("FLBUILD_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"):
-        if bundle := environ.get(name):
-            values["ca_bundle"] = Path(bundle).expanduser().absolute()
-            break
+    bundles = [environ.get(name) for name in ("FLBUILD_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")]
+    if bundle := next(filter(None, bundles), None):
+        values["ca_bundle"] = Path(bundle).expanduser().absolute()
     if proxy := environ.get("FLBUILD_PROXY"):
         values["proxy"] = SecretStr(proxy)
     if jobs := environ.get("FLBUILD_JOBS"):
@@ -141,6 +144,11 @@ def _plain_variables(environ: Mapping[str, str]) -> dict[str, Any]:
             raise UsageError(f"FLBUILD_JOBS is '{jobs}', not a whole number above zero")
         values["jobs"] = int(jobs)
     return values
+
+
+def _pip_bundle(environ: Mapping[str, str]) -> Path | None:
+    bundle = pip_option("cert", environ)
+    return Path(bundle).expanduser().absolute() if bundle else None
 
 
 def _index_variables(

@@ -64,6 +64,7 @@ MISTAKES = [
     ("[pytest]", '["pytest >> 1"]', 19, "targets.ci.packages[0]", "is not a requirement"),
     ("[pytest]", '["pytest @ https://x.example/y.whl"]', 19, "targets.ci.packages[0]", "names a URL"),
     ("base:v1", "base", 9, "base.image", "has no tag"),
+    ("registry.example/base:v1", "base", 9, "base.image", "has no tag"),
     ("registry.example/base:v1", "registry.example:5000/base", 9, "base.image", "has no tag"),
     ("base:v1", "base@sha256:" + "a" * 64, 9, "base.image", "holds a digest"),
     ("base:v1", "base:v1@sha256:" + "a" * 64, 9, "base.image", "holds a digest"),
@@ -75,6 +76,8 @@ MISTAKES = [
     ("{vllm}-{target}", "{vllm}-{traget}", 23, "image.tag", "perhaps you meant 'target'"),
     ("{vllm}-{target}", "{vllm", 23, "image.tag", "not a template"),
     ("{vllm}-{target}", "{vllm!r}", 23, "image.tag", "without a format"),
+    ("{vllm}-{target}", "{vllm:>9}", 23, "image.tag", "without a format"),
+    ("{vllm}-{target}", "-{vllm}", 23, "image.tag", "does not make a tag"),
     ("{vllm}-{target}", "{vllm}:{target}", 23, "image.tag", "does not make a tag"),
     ("/usr/lib/python3.11/site-packages", "lib/site", 7, "python.site_packages", "not a plain absolute path"),
     (

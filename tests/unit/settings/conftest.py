@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,6 +25,6 @@ def load(root: Path) -> Callable[..., Settings]:
 
     def load_from(text: str = "", /, **environ: str) -> Settings:
         (root / "flbuild.toml").write_text(text)
-        return load_settings(root, environ)
+        return load_settings(root, {"PIP_CONFIG_FILE": os.devnull, **environ})
 
     return load_from
