@@ -13,7 +13,7 @@ from flbuild.finding import Finding
 from flbuild.progress import Progress
 from flbuild.recipe.check import check_recipe
 from flbuild.recipe.document import Document, InvalidRecipeError, key_text
-from flbuild.recipe.load import load_recipe, load_with_lines
+from flbuild.recipe.load import LoadedRecipe, load_with_lines
 from flbuild.recipe.model import Recipe
 from flbuild.settings import Settings
 
@@ -86,9 +86,8 @@ def report_recipe(
             for problem in error.problems
         ]
         return RecipeReport(path, error.document.shown, tuple(placed))
-    findings = check_recipe(loaded.recipe, indexes=settings.indexes, checks=checks, today=today)
-    placed = [_placed(loaded.document, finding) for finding in findings]
-    return RecipeReport(path, loaded.document.shown, tuple(sorted(placed, key=lambda item: item.line)))
+    findings = _check(loaded, settings, checks=checks, today=today)
+    return RecipeReport(path, loaded.document.shown, findings)
 
 
 def load_checked(path: Path, settings: Settings, progress: Progress) -> Recipe:
@@ -97,8 +96,8 @@ def load_checked(path: Path, settings: Settings, progress: Progress) -> Recipe:
     Raises:
         RecipeError: the file is invalid, or its fields contradict each other.
     """
-    recipe = load_recipe(path)
-    report = report_recipe(path, settings)
+    loaded = load_with_lines(path)
+    report = RecipeReport(path, loaded.document.shown, _check(loaded, settings))
     if errors := report.errors():
         raise RecipeError(
             "\n".join(f"{placed.place}: {placed.text}" for placed in errors),
@@ -106,7 +105,19 @@ def load_checked(path: Path, settings: Settings, progress: Progress) -> Recipe:
         )
     for placed in report.findings:
         progress.warn(f"{placed.place}: {placed.text}")
-    return recipe
+    return loaded.recipe
+
+
+def _check(
+    loaded: LoadedRecipe,
+    settings: Settings,
+    *,
+    checks: Collection[str] | None = None,
+    today: date | None = None,
+) -> tuple[PlacedFinding, ...]:
+    findings = check_recipe(loaded.recipe, indexes=settings.indexes, checks=checks, today=today)
+    placed = [_placed(loaded.document, finding) for finding in findings]
+    return tuple(sorted(placed, key=lambda item: item.line))
 
 
 def _placed(document: Document, finding: Finding, line: int | None = None) -> PlacedFinding:
