@@ -25,6 +25,7 @@ ELF_MACHINES = {62: "x86_64", 183: "aarch64"}
 """e_machine of an ELF header (System V ABI, processor supplements)."""
 
 _GLIBC = re.compile(rb"\0GLIBC_2\.(\d+)(?=[.\0])")
+_NATIVE = re.compile(r"\.so(\.[0-9.]+)?$")
 _CHUNK = 1 << 22
 _HEADER_SIZE = 20
 """Bytes of an ELF header up to and with e_machine."""
@@ -113,6 +114,14 @@ def check_metadata(filename: str, metadata: bytes) -> list[Finding]:
     return findings
 
 
+def check_members(filename: str, members: Iterable[str]) -> list[Finding]:
+    """Whether a wheel that is tagged for any platform holds files named like shared libraries."""
+    native = next((member for member in members if _NATIVE.search(member)), None)
+    if native is None or not any(tag.platform == "any" for tag in wheel_tags(filename)):
+        return []
+    return [_any_tag(filename, native)]
+
+
 def check_wheel(path: Path, environment: Environment | None = None, *, deep: bool = True) -> list[Finding]:
     """Everything that is wrong with a wheel file: RECORD, METADATA, and native code that its name denies.
 
@@ -162,7 +171,7 @@ def native_files(path: Path, *, deep: bool = True) -> tuple[NativeFile, ...]:
 def _native_files(path: Path, *, deep: bool) -> Iterator[NativeFile]:
     with ZipFile(path) as archive:
         for member in archive.infolist():
-            if re.search(r"\.so(\.[0-9.]+)?$", member.filename):
+            if _NATIVE.search(member.filename):
                 with archive.open(member) as stream:
                     native = _read_elf(member.filename, stream, deep=deep)
                 if native is not None:
@@ -190,13 +199,7 @@ def _check_natives(filename: str, natives: tuple[NativeFile, ...]) -> list[Findi
     platforms = {tag.platform for tag in wheel_tags(filename)}
     findings = []
     if "any" in platforms and natives:
-        findings.append(
-            _error(
-                filename,
-                f"it is tagged 'any' and holds {natives[0].path} for {natives[0].machine}",
-                "rebuild it with the tag of the platform it was built for",
-            )
-        )
+        findings.append(_any_tag(filename, f"{natives[0].path} for {natives[0].machine}"))
     for native in natives:
         if "any" not in platforms and not any(name.endswith(f"_{native.machine}") for name in platforms):
             message = f"{native.path} is for {native.machine}, the name says {', '.join(sorted(platforms))}"
@@ -226,6 +229,11 @@ def _hidden_headers(text: str) -> list[str]:
     if not rest or not _HEADER.match(rest[0]):
         return []
     return [line for line in rest if _HEADER.match(line)]
+
+
+def _any_tag(filename: str, native: str) -> Finding:
+    message = f"it is tagged 'any' and holds {native}"
+    return _error(filename, message, "rebuild it with the tag of the platform it was built for")
 
 
 def _same_version(text: str, version: Version) -> bool:

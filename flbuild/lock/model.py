@@ -52,6 +52,7 @@ class GitSource(StrictModel):
     kind: Literal["git"] = "git"
     git: str
     commit: str = Field(pattern=r"^[0-9a-f]{40}$")
+    tag: str | None = Field(default=None, description="release tag that named the commit when it was locked")
     archive_sha256: Sha256
 
 
@@ -118,6 +119,7 @@ class LockedDebianBase(StrictModel):
 
     kind: Literal["debian"] = "debian"
     suite: str
+    requested: tuple[str, ...] = Field(default=(), description="packages the recipe asked for, sorted")
     epoch: int = Field(description="seconds; the mtime of every file and the base's creation time")
     layer: LockedLayer
     packages: tuple[DebianPackage, ...]

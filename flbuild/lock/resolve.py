@@ -87,8 +87,11 @@ class Resolver:
         self._settings = settings
         self._offline = offline
 
-    def resolve(self, question: Question) -> tuple[Resolved, ...]:
+    def resolve(self, question: Question, *, known: bool = False) -> tuple[Resolved, ...]:
         """Every distribution that the requirements need, without the fixed ones, sorted by name.
+
+        Args:
+            known: a wider question was answered just now, so that nothing has to be looked up again.
 
         Raises:
             RecipeError: no set of versions satisfies the requirements; the text says why.
@@ -100,7 +103,8 @@ class Resolver:
             output = folder / "pylock.toml"
             if earlier := _preferences(question):
                 output.write_text(earlier)
-            self._run(question, folder, "--format", "pylock.toml", "--output-file", str(output))
+            options = ("--format", "pylock.toml", "--output-file", str(output))
+            self._run(question, folder, *options, known=known)
             answer = Pylock.from_dict(parse_toml(output.read_text()))
             fixed = {canonicalize_name(item.name) for item in question.fixed}
             found = (_resolved(item, folder) for item in answer.packages if item.name not in fixed)
@@ -110,7 +114,13 @@ class Resolver:
         """Which distributions of the closure require each one, by name; for messages only."""
         with TemporaryDirectory(prefix="flbuild-resolve-") as name:
             text = self._run(
-                question, Path(name), "--format", "requirements.txt", "--annotation-style", "line"
+                question,
+                Path(name),
+                "--format",
+                "requirements.txt",
+                "--annotation-style",
+                "line",
+                "--offline",
             )
         found: dict[str, tuple[str, ...]] = {}
         for line in text.splitlines():
@@ -121,7 +131,7 @@ class Resolver:
                 )
         return found
 
-    def _run(self, question: Question, folder: Path, *options: str) -> str:
+    def _run(self, question: Question, folder: Path, *options: str, known: bool) -> str:
         stubs = [f"{fixed.name} @ {write_stub(folder, fixed).as_uri()}" for fixed in question.fixed]
         (folder / "requirements.in").write_text("\n".join([*stubs, *question.requirements, ""]))
         extra = []
@@ -140,19 +150,24 @@ class Resolver:
             *extra,
             *options,
         ]
-        command += ["--offline"] if self._offline else []
         index, variables = self._index()
-        done = subprocess.run(
-            [*command, *index],
-            cwd=folder,
-            env=_environment(self._settings, variables),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise self._failure(question, done.stderr.replace(f"{folder}/", ""))
-        return done.stdout
+        # A question that is answered from the cache needs no round of requests to ask whether it still holds.
+        for offline in (("--offline",), ()) if known and not self._offline else (self._offline_option,):
+            done = subprocess.run(
+                [*command, *index, *offline],
+                cwd=folder,
+                env=_environment(self._settings, variables),
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if done.returncode == 0:
+                return done.stdout
+        raise self._failure(question, done.stderr.replace(f"{folder}/", ""))
+
+    @property
+    def _offline_option(self) -> tuple[str, ...]:
+        return ("--offline",) if self._offline else ()
 
     def _index(self) -> tuple[list[str], dict[str, str]]:
         """Options and variables that lead uv to the index; credentials never become an argument."""

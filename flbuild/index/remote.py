@@ -1,0 +1,94 @@
+"""Reading a few members of a wheel on an index, without fetching all of it."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from zipfile import BadZipFile, ZipFile
+
+import requests
+
+from flbuild.index.http import Http
+
+TAIL = 64 << 10
+"""Bytes of the first request. The directory of most wheels, and METADATA before it, end in that many."""
+
+
+@dataclass(frozen=True)
+class RemoteWheel:
+    """The METADATA of a wheel and the names of all its files."""
+
+    metadata: bytes
+    members: tuple[str, ...]
+
+
+def read_remote(http: Http, url: str, auth: tuple[str, str] | None) -> RemoteWheel | None:
+    """What a wheel at `url` says about itself; None if the server gives no parts of files."""
+
+    def get(wanted: str) -> requests.Response:
+        return http.get(url, headers={"Range": f"bytes={wanted}", "Accept-Encoding": "identity"}, auth=auth)
+
+    try:
+        with ZipFile(RangeFile(get)) as archive:
+            members = tuple(archive.namelist())
+            metadata = [name for name in members if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)]
+            return RemoteWheel(archive.read(metadata[0]), members) if len(metadata) == 1 else None
+    except (requests.RequestException, BadZipFile, OSError):
+        return None
+
+
+class RangeFile(io.RawIOBase):
+    """A seekable file over requests for parts; its end is fetched first and kept.
+
+    Raises:
+        OSError: the server does not answer with the part it was asked for.
+    """
+
+    def __init__(self, get: Callable[[str], requests.Response]) -> None:
+        self._get = get
+        tail = self._part(f"-{TAIL}")
+        found = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+)", tail.headers.get("Content-Range", ""))
+        if found is None or int(found[2]) - int(found[1]) + 1 != len(tail.content):
+            raise OSError("the server gives no parts of files")
+        self._start, self._size = int(found[1]), int(found[3])
+        self._tail = tail.content
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = max(0, base + offset)
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        end = self._size if size < 0 else min(self._size, self._position + size)
+        if self._position >= end:
+            return b""
+        if self._position < self._start:
+            # Everything up to what is known, at once: the members that are read lie close together.
+            until = max(end, min(self._start, self._position + TAIL))
+            content = self._part(f"{self._position}-{until - 1}").content
+            if until >= self._start:
+                self._tail = content[: self._start - self._position] + self._tail
+                self._start = self._position
+            data = content[: end - self._position]
+        else:
+            data = self._tail[self._position - self._start : end - self._start]
+        self._position += len(data)
+        return data
+
+    def _part(self, wanted: str) -> requests.Response:
+        response = self._get(wanted)
+        if response.status_code != 206:
+            raise OSError(f"status {response.status_code} instead of a part of the file")
+        return response

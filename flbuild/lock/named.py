@@ -1,0 +1,129 @@
+"""Distributions that a recipe takes from one named index, and from nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from packaging.version import InvalidVersion, Version
+
+from flbuild.errors import FlbuildError, HostError, RecipeError, RemoteGoneError
+from flbuild.index.client import IndexClient, IndexFile
+from flbuild.lock.model import LockedFile, Unresolved
+from flbuild.lock.pin import Pinner
+from flbuild.lock.resolve import INDEX, Candidate
+from flbuild.lock.stub import Fixed
+from flbuild.progress import Progress
+from flbuild.recipe.model import Package
+from flbuild.settings import index_variable
+
+
+@dataclass(frozen=True)
+class Named:
+    """A pin from a named index and what it requires, or why there is none."""
+
+    file: LockedFile | None
+    fixed: Fixed | None
+    unresolved: Unresolved | None
+    error: FlbuildError | None
+
+
+class NamedPins:
+    """Looks up exact versions on named indexes.
+
+    A find-links folder stands in for an index that cannot be asked or lacks the file: the pin still names the
+    index, because any place may serve a file whose hash is the locked one.
+    """
+
+    def __init__(self, client: IndexClient, pinner: Pinner, progress: Progress) -> None:
+        self._client = client
+        self._pinner = pinner
+        self._progress = progress
+
+    def pin_all(self, packages: Iterable[Package], *, allow_missing: bool) -> tuple[Named, ...]:
+        """Pins of every package whose index is not the public one.
+
+        Raises:
+            HostError, RemoteGoneError: something is missing and `allow_missing` is false; names all of it.
+            RecipeError: a version is there, but no wheel of it fits the image.
+        """
+        wanted = [package for package in packages if is_named(package)]
+        found = tuple(self._pin(package) for package in wanted)
+        errors = [item.error for item in found if item.error is not None]
+        if errors and not allow_missing:
+            raise _joined(errors)
+        return found
+
+    def _pin(self, package: Package) -> Named:
+        index = package.index or INDEX
+        try:
+            file = self._pinner.kept(package.name, package.version, index) or self._look_up(package, index)
+        except (HostError, RemoteGoneError) as error:
+            self._progress.warn(f"{package.name} {package.version} stays unresolved: {error.what}")
+            reason = f"{error.what}" + (f": {error.cause}" if error.cause else "")
+            missing = Unresolved(name=package.name, version=package.version, source=index, reason=reason)
+            return Named(None, None, missing, error)
+        return Named(file, Fixed(file.name, file.version, self._pinner.metadata(file)), None, None)
+
+    def _look_up(self, package: Package, index: str) -> LockedFile:
+        try:
+            offers = _of_version(self._client.files(index, package.name), package.version)
+            if not offers:
+                raise self._absent(package, index)
+        except (HostError, RemoteGoneError) as error:
+            offers = _of_version(self._client.find_links(package.name), package.version)
+            if not offers:
+                raise
+            self._progress.info(f"{package.name} {package.version}: from find-links, because {error.what}")
+        wheels = [offer for offer in offers if offer.kind == "wheel"]
+        if not wheels:
+            raise RecipeError(
+                f"index '{index}' has {package.name} {package.version} as source only",
+                remedy="give `git` and `commit` in the recipe, and flbuild builds the wheel",
+            )
+        if all(wheel.yanked for wheel in wheels):
+            self._progress.warn(
+                f"{package.name} {package.version} was withdrawn from index '{index}' (yanked)"
+            )
+        candidates = [Candidate(item.filename, item.location, item.sha256, item.size) for item in wheels]
+        return self._pinner.pin(package.name, package.version, index, candidates)
+
+    def _absent(self, package: Package, index: str) -> RemoteGoneError:
+        known = {file.version for file in self._client.files(index, package.name)}
+        newest = ", ".join(sorted(known, key=_order)[-5:])
+        return RemoteGoneError(
+            f"index '{index}' has no {package.name} {package.version}",
+            cause=f"its newest versions are {newest}",
+            remedy=f"correct the recipe, or set {index_variable(index)} to a place that has it",
+        )
+
+
+def is_named(package: Package) -> bool:
+    """Whether a package comes from an index other than the public one."""
+    return package.git is None and package.index not in (None, INDEX)
+
+
+def _of_version(files: Iterable[IndexFile], version: str) -> tuple[IndexFile, ...]:
+    wanted = Version(version)
+    return tuple(file for file in files if _parsed(file.version) == wanted)
+
+
+def _parsed(version: str) -> Version | None:
+    try:
+        return Version(version)
+    except InvalidVersion:
+        return None
+
+
+def _order(version: str) -> tuple[bool, Version]:
+    parsed = _parsed(version)
+    return parsed is not None, parsed or Version("0")
+
+
+def _joined(errors: list[FlbuildError]) -> FlbuildError:
+    """One error for all that is missing, of the class of the first."""
+    first = errors[0]
+    others = "; ".join(error.what for error in errors[1:])
+    cause = "; ".join(part for part in (first.cause, f"also: {others}" if others else None) if part)
+    remedy = f"{first.remedy or 'retry later'}; or record what is missing with flbuild lock --allow-missing"
+    return type(first)(first.what, cause=cause or None, remedy=remedy)
