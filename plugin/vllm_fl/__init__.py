@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import logging
+import multiprocessing
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -49,8 +51,30 @@ def _select_device() -> Device | None:
     from vllm_fl.devices.detect import select_device
     from vllm_fl.version_gate import check_vllm_version
 
-    check_vllm_version(__version__)
-    return select_device(envs.read().platform)
+    environment = envs.read()
+    check_vllm_version(__version__, environment.allow_version_mismatch)
+    return select_device(environment.platform)
+
+
+def _declare_variables() -> None:
+    """Name our variables to vLLM, which warns about, or refuses, those of its prefix it does not know."""
+    import vllm.envs
+
+    from vllm_fl.envs import VARIABLES
+
+    for name in VARIABLES:
+        if name.startswith("VLLM_"):
+            vllm.envs.environment_variables.setdefault(name, functools.partial(os.environ.get, name))
+
+
+def _warn_about_misspelled_variables() -> None:
+    from vllm_fl.envs import misspelled
+
+    if multiprocessing.parent_process() is not None:
+        return  # the parent has said it
+    for name, nearest in misspelled().items():
+        hint = f"; did you mean {nearest}?" if nearest else ""
+        logger.warning("%s is not a variable of vllm-plugin-fl and has no effect%s", name, hint)
 
 
 @_reported
@@ -64,6 +88,7 @@ def register() -> str | None:
     device = _select_device()
     if device is None:
         return None
+    _declare_variables()
     device.set_environment_defaults()
     return device.platform_class
 
@@ -80,6 +105,7 @@ def register_model() -> None:
 
     if getattr(type(current_platform), "fl_device", None) is None:
         return
+    _warn_about_misspelled_variables()
     from vllm_fl import envs
     from vllm_fl.ops import register_layers
 

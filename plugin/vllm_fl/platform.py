@@ -10,6 +10,7 @@ from vllm.logger import init_logger
 from vllm.platforms.interface import Platform, PlatformEnum
 from vllm.utils.import_utils import resolve_obj_by_qualname
 
+from vllm_fl import envs
 from vllm_fl.devices.ascend import ASCEND
 from vllm_fl.devices.base import Device
 from vllm_fl.devices.cpu import CPU
@@ -36,9 +37,7 @@ class PlatformFL(Platform):
         cls.device_name = cls.device_type = device.torch_type
         cls.dispatch_key = device.dispatch_key
         cls.dist_backend = device.dist_backend
-        cls.device_control_env_var = os.environ.get(
-            "FLAGOS_DEVICE_CONTROL_ENV_VAR", device.visibility_variable
-        )
+        cls.device_control_env_var = envs.read().device_control_env_var or device.visibility_variable
         cls.simple_compile_backend = device.simple_compile_backend
         cls.supported_quantization = list(device.quantizations)
 

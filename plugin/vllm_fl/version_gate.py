@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 
 logger = logging.getLogger(__name__)
 
 SUPPORTED_SERIES = "0.28"
-OVERRIDE = "VLLM_FL_ALLOW_VERSION_MISMATCH"
 
 
 class UnsupportedVllmError(RuntimeError):
@@ -21,10 +19,10 @@ def is_supported(version: str) -> bool:
     return re.match(rf"{re.escape(SUPPORTED_SERIES)}(\D|$)", version) is not None
 
 
-def check_vllm_version(plugin_version: str) -> None:
+def check_vllm_version(plugin_version: str, allow_mismatch: bool) -> None:
     """Raise UnsupportedVllmError unless the running vLLM is of the supported series.
 
-    ``VLLM_FL_ALLOW_VERSION_MISMATCH=1`` turns the error into a warning.
+    ``allow_mismatch`` turns the error into a warning.
     """
     import vllm
 
@@ -32,10 +30,10 @@ def check_vllm_version(plugin_version: str) -> None:
     if is_supported(found):
         return
     message = f"vllm-plugin-fl {plugin_version} supports vLLM {SUPPORTED_SERIES}.x, found {found}"
-    if os.environ.get(OVERRIDE) == "1":
-        logger.warning("%s; continuing because %s=1", message, OVERRIDE)
+    if allow_mismatch:
+        logger.warning("%s; continuing because VLLM_FL_ALLOW_VERSION_MISMATCH is set", message)
         return
     raise UnsupportedVllmError(
-        f"{message}. Install a matching pair, or set {OVERRIDE}=1 to try anyway, or VLLM_PLUGINS= to leave "
-        "the plugin out"
+        f"{message}. Install a matching pair, or set VLLM_FL_ALLOW_VERSION_MISMATCH=1 to try anyway, "
+        "or VLLM_PLUGINS= to leave the plugin out"
     )

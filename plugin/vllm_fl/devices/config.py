@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vllm.logger import init_logger
 from vllm.utils.import_utils import resolve_obj_by_qualname
 
+from vllm_fl.checkpoint import check_shards
 from vllm_fl.compilation.graphs import apply_graph_policy, check_graph_policy
 from vllm_fl.devices.base import Device
 
@@ -22,13 +24,15 @@ def check_config(config: VllmConfig, device: Device) -> None:
 
     ``config.model_config`` may be None: vLLM builds such configurations for tools and defaults.
     """
-    _check_runner(config, device)
     check_graph_policy(config, device)
-    _check_block_size(config, device)
     for refusal in resolve_obj_by_qualname(device.refusals) if device.refusals else ():
         if refusal.asked(config):
             raise ValueError(refusal.message(device.name))
+    _check_runner(config, device)
+    _check_block_size(config, device)
     _check_quantization(config, device)
+    if config.model_config is not None and config.load_config.load_format != "dummy":
+        check_shards(Path(config.model_config.model))
 
 
 def fit_config(config: VllmConfig, device: Device) -> None:

@@ -1,4 +1,7 @@
-"""Features that a device must refuse at start, because they would fail late or give wrong numbers."""
+"""Features that a device must refuse at start, because they would fail late or give wrong numbers.
+
+What vLLM itself refuses on every out-of-tree platform (expert load balancing, sleep mode) is not repeated.
+"""
 
 from __future__ import annotations
 
@@ -28,18 +31,18 @@ def _data_parallel_moe(config: VllmConfig) -> bool:
     return config.parallel_config.data_parallel_size > 1 and model is not None and bool(model.is_moe)
 
 
+def _foreign_attention_backend(config: VllmConfig) -> bool:
+    attention = config.attention_config
+    chosen = [attention.backend, *(attention.backend_per_kind or {}).values()]
+    return any(backend is not None and backend.name != "CUSTOM" for backend in chosen)
+
+
 def _moe_with_lora(config: VllmConfig) -> bool:
     model = config.model_config
     return config.lora_config is not None and model is not None and bool(model.is_moe)
 
 
 EAGER_OUT_OF_TREE: tuple[Refusal, ...] = (
-    Refusal(
-        "--enable-eplb",
-        lambda config: bool(config.parallel_config.enable_eplb),
-        "vLLM maps logical to physical experts on CUDA only, elsewhere tokens reach the wrong experts",
-        "Leave --enable-eplb out",
-    ),
     Refusal(
         "--enable-lora with a mixture-of-experts model",
         _moe_with_lora,
@@ -53,10 +56,10 @@ EAGER_OUT_OF_TREE: tuple[Refusal, ...] = (
         "Use --kv-cache-dtype auto",
     ),
     Refusal(
-        "--enable-sleep-mode",
-        lambda config: bool(config.model_config and config.model_config.enable_sleep_mode),
-        "there is no allocator that can give device memory back",
-        "Leave --enable-sleep-mode out and restart the server instead",
+        "--attention-backend",
+        _foreign_attention_backend,
+        "the device brings its own attention, and vLLM's backends need kernels it does not have",
+        "Leave --attention-backend out",
     ),
     Refusal(
         "--decode-context-parallel-size",

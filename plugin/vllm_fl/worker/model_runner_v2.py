@@ -10,6 +10,9 @@ from vllm.v1.sample.ops.topk_topp_sampler import apply_top_k_top_p_pytorch
 from vllm.v1.worker.gpu.model_runner import GPUModelRunner
 from vllm.v1.worker.gpu.sample.gumbel import gumbel_sample
 from vllm.v1.worker.gpu.sample.sampler import Sampler
+from vllm.v1.worker.gpu.structured_outputs import StructuredOutputsWorker
+
+from vllm_fl.worker.structured_outputs import TorchStructuredOutputsWorker
 
 
 class TorchSampler(Sampler):
@@ -52,7 +55,7 @@ class TorchSampler(Sampler):
 
 
 class ModelRunnerV2FL(GPUModelRunner):
-    """vLLM's second runner with a sampler that needs no compiled Triton."""
+    """vLLM's second runner, sampling without the kernels the Triton interpreter cannot run."""
 
     def load_model(self, *args: Any, **kwargs: Any) -> None:
         super().load_model(*args, **kwargs)
@@ -68,4 +71,12 @@ class ModelRunnerV2FL(GPUModelRunner):
             use_fp64_gumbel=self.model_config.use_fp64_gumbel,
             reasoning_config=self.vllm_config.reasoning_config,
             return_sampling_mask=self.model_config.return_sampling_mask,
+        )
+        replaced: StructuredOutputsWorker = self.structured_outputs_worker
+        self.structured_outputs_worker = TorchStructuredOutputsWorker(
+            max_num_logits=replaced.logits_indices.shape[0],
+            vocab_size=self.vocab_size,
+            device=self.device,
+            mask_stride=replaced.mask_stride,
+            num_bonus_tokens=replaced.num_bonus_tokens,
         )

@@ -1,0 +1,21 @@
+"""Fixtures of the unit tests."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+import vllm  # noqa: F401 - first: while it is imported it asks for its platform, which imports vllm_fl.platform
+
+
+@pytest.fixture
+def caplog_vllm(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """``caplog`` that also sees loggers made by vLLM, which do not propagate to the root."""
+    loggers = [logging.getLogger(name) for name in ("vllm", "vllm_fl")]
+    before = [logger.propagate for logger in loggers]
+    for logger in loggers:
+        logger.propagate = True
+    yield caplog
+    for logger, value in zip(loggers, before, strict=True):
+        logger.propagate = value
