@@ -16,6 +16,12 @@ from flbuild.suggest import closest, perhaps
 _KINDS = {"string_type": "text", "dict_type": "a mapping", "model_type": "a mapping", "tuple_type": "a list"}
 _KINDS |= {"bool_type": "true or false", "int_type": "a whole number", "mapping_type": "a mapping"}
 
+_SENTENCES = {
+    "greater_than": "is too small; it must be greater than {gt}",
+    "string_too_short": "is too short; it needs {min_length} characters",
+    "too_short": "is empty; it needs at least {min_length}",
+}
+
 
 def explain(error: ValidationError, document: Document) -> list[Problem]:
     """The mistakes behind `error`, in the order of the document's lines."""
@@ -52,6 +58,8 @@ def _text(key: Key, model: type[BaseModel] | None, item: dict[str, Any], documen
         return str(item["ctx"]["error"])
     if kind == "string_pattern_mismatch":
         return f"'{value}' is not valid{_described(model, key)} (it must match {item['ctx']['pattern']})"
+    if kind in _SENTENCES:
+        return _SENTENCES[kind].format(**item["ctx"])
     if kind in _KINDS:
         return _wrong_type(_KINDS[kind], value, document.source.get(key))
     return str(item["msg"])

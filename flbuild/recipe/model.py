@@ -140,7 +140,7 @@ class Package(StrictModel):
     index: IndexId | None = Field(
         default=None,
         pattern=r"^[a-z0-9][a-z0-9_-]*$",
-        description="named index; `pypi` when neither index nor git is given",
+        description="the id of a named index; `pypi` when neither index nor git is given",
     )
     git: GitUrl | None = Field(default=None, description="URL of a git repository")
     commit: str | None = Field(

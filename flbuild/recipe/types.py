@@ -118,9 +118,12 @@ def _git_url(url: str) -> str:
 
 def _day(value: Any) -> Any:
     # Pydantic would read a number as seconds since 1970, and a time of day as its date.
-    if isinstance(value, datetime) or not isinstance(value, (date, str)):
-        raise ValueError("is not a day; write it as YYYY-MM-DD")
-    return value
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value
+    try:
+        return datetime.strptime(value, "%Y-%m-%d").date()
+    except (TypeError, ValueError):
+        raise ValueError("is not a day; write it as YYYY-MM-DD") from None
 
 
 PackageName = Annotated[str, AfterValidator(_package_name)]

@@ -41,6 +41,17 @@ MISTAKES = [
     ("summary: A tiny image", "summary: 2027-01-01", 3, "summary", "2027-01-01 is a date to YAML"),
     ("summary: A tiny image", 'summary: "a\\nb"', 3, "summary", "control character"),
     ("release: {}", "release:", 18, "targets.release", "is empty; a mapping is expected; {} is an empty one"),
+    ("release: {}", "release: {size_budget: 0}", 18, "targets.release.size_budget", "greater than 0"),
+    (
+        "release: {}",
+        "release: {size_budget: 5 GB}",
+        18,
+        "targets.release.size_budget",
+        "a whole number is expected",
+    ),
+    ("release: {}", "9: {}", 18, "", "the key 9 is not text"),
+    ("release: {}", "Release: {}", 18, "targets.Release", "must match"),
+    ("index: flagos", "index: My Index", 16, "packages[0].index", "the id of a named index"),
     ("release: {}", "release: []", 18, "targets.release", "is a list; a mapping is expected"),
     ("remove: [triton]", "remove: triton", 13, "base.remove", "is text; a list is expected"),
     ("linux/arm64", "linux/arm46", 4, "platform", "perhaps you meant 'linux/arm64'"),
@@ -98,7 +109,7 @@ def test_a_mistake_is_one_message_with_file_line_key_and_cause(write, minimal, o
     with pytest.raises(RecipeError) as caught:
         load_recipe(write(minimal.replace(old, new)))
     (message,) = caught.value.what.splitlines()
-    assert message.startswith(f"recipes/tiny.yaml:{line}: {key}: ")
+    assert message.startswith(f"recipes/tiny.yaml:{line}: {key}{': ' if key else ''}")
     assert words in message
     assert caught.value.exit_code == 2
 
@@ -108,7 +119,8 @@ def test_a_mistake_is_one_message_with_file_line_key_and_cause(write, minimal, o
     [
         ("expires: 20270301", "not a day"),
         ("expires: 2027-03-01 10:00:00", "not a day"),
-        ("expires: soon", "date"),
+        ("expires: soon", "not a day"),
+        ("expires: 5", "not a day"),
         ("expires: 2027-03-01, reasn: x", "perhaps you meant 'reason'"),
     ],
 )
@@ -127,6 +139,19 @@ def test_the_plugins_folder_is_below_the_project(write, minimal, path):
     ):
         load_recipe(write(minimal + f"plugin: {{path: {path}}}\n"))
     assert load_recipe(write(minimal + "plugin: {path: python/plugin}\n")).plugin.path == "python/plugin"
+
+
+def test_targets_are_not_empty_and_reasons_are_not_short(write, minimal):
+    text = minimal.replace(
+        "  release: {}\n  ci: {packages: [pytest]}\n  dev: {extends: ci, packages: [ruff]}\n", "  {}\n"
+    )
+    text += "waivers: [{check: a, subject: b, reason: short, expires: '2027-01-01'}]\n"
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(write(text))
+    assert caught.value.what.splitlines() == [
+        "recipes/tiny.yaml:17: targets: is empty; it needs at least 1",
+        "recipes/tiny.yaml:22: waivers[0].reason: is too short; it needs 10 characters",
+    ]
 
 
 def test_a_variable_name_is_checked(write, minimal):

@@ -11,6 +11,14 @@ def test_a_base_may_be_given_as_a_model(make, base):
     assert make(base=base).base == base
 
 
+@pytest.mark.parametrize(
+    "base", [None, 5, "image", ["image"], {}, {"image": "x.example/y:z", "debian": "bookworm"}]
+)
+def test_anything_else_is_no_base(make, base):
+    with pytest.raises(ValidationError, match="exactly one of 'image'"):
+        make(base=base)
+
+
 def test_a_recipe_survives_its_own_json(make):
     for base in ({"image": "x.example/y:z", "components": {"cann": "8.3.RC1"}}, {"debian": "bookworm"}):
         recipe = make(base=base, env={"A": "b"})
