@@ -19,7 +19,7 @@ from flbuild.lock.model import LockedFile, LockedImage
 from flbuild.lock.named import NamedPins, is_named
 from flbuild.lock.pin import Pinner
 from flbuild.lock.resolve import INDEX, Question, Resolved, Resolver, pins
-from flbuild.lock.sources import VLLM, Sources, WheelBuilder, builds_vllm
+from flbuild.lock.sources import VLLM, SourceBuilder, Sources, builds_vllm
 from flbuild.lock.stub import Fixed
 from flbuild.progress import Progress
 from flbuild.recipe.canonical import canonical_hash
@@ -39,7 +39,7 @@ class Services:
     git: GitStore
     resolver: Resolver
     bases: BaseLocker
-    builder: WheelBuilder
+    builder: SourceBuilder
     progress: Progress
 
 

@@ -113,15 +113,8 @@ class Resolver:
     def requirers(self, question: Question) -> dict[str, tuple[str, ...]]:
         """Which distributions of the closure require each one, by name; for messages only."""
         with TemporaryDirectory(prefix="flbuild-resolve-") as name:
-            text = self._run(
-                question,
-                Path(name),
-                "--format",
-                "requirements.txt",
-                "--annotation-style",
-                "line",
-                "--offline",
-            )
+            options = ("--format", "requirements.txt", "--annotation-style", "line")
+            text = self._run(question, Path(name), *options, known=True)
         found: dict[str, tuple[str, ...]] = {}
         for line in text.splitlines():
             if match := re.match(r"([A-Za-z0-9._-]+)(?:==| @ ).*#\s+via\s+(.*)", line):
@@ -152,7 +145,9 @@ class Resolver:
         ]
         index, variables = self._index()
         # A question that is answered from the cache needs no round of requests to ask whether it still holds.
-        for offline in (("--offline",), ()) if known and not self._offline else (self._offline_option,):
+        attempts = [["--offline"]] if known or self._offline else [[]]
+        attempts += [[]] if known and not self._offline else []
+        for offline in attempts:
             done = subprocess.run(
                 [*command, *index, *offline],
                 cwd=folder,
@@ -164,10 +159,6 @@ class Resolver:
             if done.returncode == 0:
                 return done.stdout
         raise self._failure(question, done.stderr.replace(f"{folder}/", ""))
-
-    @property
-    def _offline_option(self) -> tuple[str, ...]:
-        return ("--offline",) if self._offline else ()
 
     def _index(self) -> tuple[list[str], dict[str, str]]:
         """Options and variables that lead uv to the index; credentials never become an argument."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from packaging.version import Version
 
-from flbuild.errors import BuildError, HostError, RecipeError, RemoteGoneError
-from flbuild.files import sha256_file
+from flbuild.errors import HostError, RecipeError, RemoteGoneError
 from flbuild.index.client import IndexClient
 from flbuild.index.git import GitStore, archive_sha256
 from flbuild.index.store import FileRef, FileStore
@@ -22,6 +21,7 @@ from flbuild.lock.resolve import INDEX
 from flbuild.lock.stub import Fixed
 from flbuild.progress import Progress
 from flbuild.recipe.model import Package, Recipe
+from flbuild.wheel.model import BuiltWheel
 
 VLLM = "vllm"
 
@@ -36,11 +36,21 @@ class Unbuilt:
     env: Mapping[str, str]
 
 
-class WheelBuilder(Protocol):
-    """Makes a wheel from a source; the same bytes each time."""
+class SourceBuilder(Protocol):
+    """Makes wheels from sources: the same source and tools give the same bytes."""
 
-    def build(self, source: Unbuilt, tools: tuple[LockedFile, ...]) -> Path:
-        """The wheel of a source, built with exactly these build tools; errors are BuildError."""
+    def build_source(
+        self,
+        name: str,
+        version: str,
+        source: SourceFile | GitSource,
+        env: Mapping[str, str],
+        tools: Sequence[LockedFile],
+    ) -> BuiltWheel:
+        """The wheel of a pinned source; a wheel of another version is a BuildError."""
+
+    def build_locked(self, locked: LockedSource, tools: Sequence[LockedFile]) -> Path:
+        """The wheel of a locked source; other bytes than the locked ones are a BuildError."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +78,7 @@ class Sources:
         client: IndexClient,
         store: FileStore,
         git: GitStore,
-        builder: WheelBuilder,
+        builder: SourceBuilder,
         progress: Progress,
         *,
         old: Mapping[str, LockedSource],
@@ -183,44 +193,26 @@ class Sources:
 
     def _lock(self, unbuilt: Unbuilt, environment: Environment) -> Built:
         old = self._old.get(unbuilt.name)
+        env = dict(unbuilt.env)
         same = old is not None and (old.version, old.source, old.env) == (
             unbuilt.version,
             unbuilt.source,
-            dict(unbuilt.env),
+            env,
         )
         if old is not None and same and not self._rebuild:
-            path = self._store.find(old.sha256, old.filename)
-            if path is None:
-                path = self._build(unbuilt)
-                if sha256_file(path) != old.sha256:
-                    raise BuildError(
-                        f"{unbuilt.name} {unbuilt.version} built here is not the locked wheel",
-                        cause=f"the lock has {old.sha256}, this build gave {sha256_file(path)}",
-                        remedy=f"flbuild lock --upgrade {unbuilt.name} accepts this build",
-                    )
-            return Built(old, _fixed(path))
-        path = self._build(unbuilt)
-        refuse(check_wheel(path, environment, deep=False))
-        facts = read_facts(path)
-        if Version(facts.version) != Version(unbuilt.version):
-            raise BuildError(
-                f"{unbuilt.name} built itself as {facts.version}, the recipe says {unbuilt.version}",
-                cause="the build ignored the version it was told, or the commit is of another release",
-                remedy="correct the version in the recipe",
-            )
+            return Built(old, _fixed(self._builder.build_locked(old, self._tools)))
+        wheel = self._builder.build_source(unbuilt.name, unbuilt.version, unbuilt.source, env, self._tools)
+        refuse(check_wheel(wheel.path, environment, deep=False))
         locked = LockedSource(
             name=unbuilt.name,
             version=unbuilt.version,
             source=unbuilt.source,
-            env=dict(unbuilt.env),
-            filename=path.name,
-            sha256=sha256_file(path),
-            size=path.stat().st_size,
+            env=env,
+            filename=wheel.filename,
+            sha256=wheel.sha256,
+            size=wheel.size,
         )
-        return Built(locked, _fixed(path))
-
-    def _build(self, unbuilt: Unbuilt) -> Path:
-        return self._store.add(self._builder.build(unbuilt, self._tools))
+        return Built(locked, _fixed(wheel.path))
 
 
 def builds_vllm(recipe: Recipe) -> bool:
