@@ -106,7 +106,7 @@ class Settings(SettingsModel):
 
     def registry(self, host: str) -> RegistrySettings:
         """How `host` (with its port, as written in a reference) is reached; never an error."""
-        found = self.registries.get(host, RegistrySettings(plain_http=is_loopback(host)))
+        found = self.registries.get(host.lower(), RegistrySettings(plain_http=is_loopback(host)))
         variables = self.registry_variables.get(mangle(host), {})
         changes = {
             key: value.get_secret_value() if key == "mirror" else value for key, value in variables.items()

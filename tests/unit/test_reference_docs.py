@@ -24,7 +24,7 @@ from flbuild.recipe.model import (
     Waiver,
 )
 from flbuild.settings import load_settings
-from flbuild.settings.load import PLAIN_VARIABLES
+from flbuild.settings.variables import PLAIN_VARIABLES
 
 ROOT = Path(__file__).parents[2]
 RECIPES = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
