@@ -194,7 +194,6 @@ def read_document(path: Path) -> Document:
 
 
 def _yaml_problem(error: yaml.MarkedYAMLError, text: str, mark: Any) -> str:
-    problem = error.problem or "not valid YAML"
     if mark is not None:
         lines = text.splitlines()
         line = lines[mark.line] if mark.line < len(lines) else ""
@@ -203,7 +202,7 @@ def _yaml_problem(error: yaml.MarkedYAMLError, text: str, mark: Any) -> str:
     if "expected a single document" in (error.context or ""):
         return "a second document (---) begins; one file is one recipe"
     context = f" {error.context}" if error.context else ""
-    return f"not valid YAML{context}: {problem}"
+    return f"not valid YAML{context}: {error.problem}"
 
 
 def _error(document: Document, line: int, what: str) -> RecipeError:
