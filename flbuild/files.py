@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +30,48 @@ def atomic_writer(path: Path, *, mode: int = 0o644) -> Iterator[BinaryIO]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def unnamed_file(folder: Path) -> Iterator[tuple[BinaryIO, Path]]:
+    """A file in `folder` whose final name is known only when it is written; rename it, or it goes away."""
+    with unnamed_folder(folder) as temporary:
+        path = temporary / "file"
+        with path.open("wb") as stream:
+            yield stream, path
+
+
+@contextmanager
+def unnamed_folder(parent: Path, name: str = "new") -> Iterator[Path]:
+    """A folder in `parent` for work whose result is renamed out of it; gone when the block ends.
+
+    It carries the number of this process, so that what a killed process left is told from what is in use.
+    """
+    parent.mkdir(parents=True, exist_ok=True)
+    _sweep(parent, name)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{name}.{os.getpid()}.", dir=parent))
+    temporary.chmod(0o755)
+    try:
+        yield temporary
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _sweep(parent: Path, name: str) -> None:
+    for left in parent.glob(f".{name}.*.*"):
+        number = left.name.removeprefix(f".{name}.").split(".")[0]
+        if number.isdigit() and not _is_running(int(number)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def write_atomic(path: Path, content: bytes | str, *, mode: int = 0o644) -> None:

@@ -55,6 +55,7 @@ def build_wheel(
         command: Sequence[str],
         cwd: str | None = None,
         extra_environ: Mapping[str, str] | None = None,
+        /,
     ) -> None:
         with log.open("ab") as stream:
             subprocess.run(

@@ -68,7 +68,7 @@ def build_plugin(
     _warn(root, plugin, facts, progress)
     if require_tag and not facts.tagged:
         raise PolicyError(
-            f"{facts.version} carries no order: no version tag is reachable from {facts.revision or 'this copy'}",
+            f"{facts.version} carries no order: no version tag is reachable from the commit",
             cause="the clone is shallow or was made without tags" if has_repository(root) else None,
             remedy="git fetch --tags --unshallow, or tag the commit vX.Y.Z",
         )

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from uv import find_uv_bin
 
 from flbuild.errors import BuildError, LockStaleError
-from flbuild.files import sha256_bytes
+from flbuild.files import sha256_bytes, unnamed_folder
 from flbuild.index.store import FileStore
 from flbuild.lock.model import LockedFile
 
@@ -52,25 +50,23 @@ class ToolEnvironments:
 
     def _make(self, folder: Path, tools: Sequence[LockedFile]) -> None:
         wheels = self._store.fetch_all(tools)
-        self._root.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=self._root))
-        try:
-            _uv("venv", "--quiet", "--python", sys.executable, str(temporary / "env"))
+        with unnamed_folder(self._root) as workplace:
+            made = workplace / "env"
+            _uv("venv", "--quiet", "--python", sys.executable, str(made))
             _uv(
                 *("pip", "install", "--quiet", "--offline", "--no-index", "--no-deps"),
-                *("--python", str(temporary / "env" / "bin" / "python")),
+                *("--python", str(made / "bin" / "python")),
                 *(str(path) for path in sorted(wheels.values())),
             )
-            (temporary / "env" / "complete").touch()
-            shutil.rmtree(folder, ignore_errors=True)
+            (made / "complete").touch()
+            if folder.exists():
+                folder.rename(workplace / "broken")
             try:
-                (temporary / "env").rename(folder)
+                made.rename(folder)
             except OSError:
                 # Another process was quicker, and what it made is the same.
                 if not (folder / "complete").is_file():
                     raise
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _uv(*arguments: str) -> None:
