@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,7 @@ def test_a_mistake_is_one_message_with_file_line_key_and_cause(write, minimal, o
     (message,) = caught.value.what.splitlines()
     assert message.startswith(f"recipes/tiny.yaml:{line}: {key}{': ' if key else ''}")
     assert words in message
+    assert not re.search("value error|input should", message, re.IGNORECASE)
     assert caught.value.exit_code == 2
 
 
