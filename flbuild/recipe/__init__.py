@@ -1,0 +1,1 @@
+"""Recipes: model, loading with places, checks across fields, canonical hash, schema."""
