@@ -1,0 +1,357 @@
+"""Choice and call of an operator's implementation.
+
+An operator is resolved once per policy. The outcome, a :class:`Plan`, is kept in the table of a (policy
+fingerprint, epoch) under the operator's name, so a call costs one dictionary look-up whatever the number of
+operators. Whatever could change an outcome (implementations, the process's policy, a recorded failure)
+starts a new epoch with empty tables.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from vllm_fl.dispatch.errors import allows_fallback
+from vllm_fl.dispatch.locks import ForkSafeLock
+from vllm_fl.dispatch.policy import Policy, override
+from vllm_fl.dispatch.registry import OpRegistry
+from vllm_fl.dispatch.types import OpImpl
+
+logger = logging.getLogger(__name__)
+
+Failure = tuple[str, str, str | None]
+"""Operator, implementation, dtype of the call."""
+
+ImplKey = tuple[str, str]
+"""Operator, implementation."""
+
+Function = Callable[..., Any]
+Wrapper = Callable[[OpImpl, Function], Function]
+
+
+class Plan:
+    """The implementations of one operator under one policy, first to last, ready to call."""
+
+    __slots__ = ("by_dtype", "direct", "functions", "impls", "op_name", "run", "strict")
+
+    def __init__(
+        self, op_name: str, impls: tuple[OpImpl, ...], functions: Mapping[str, Function], strict: bool
+    ) -> None:
+        self.op_name = op_name
+        self.impls = impls
+        self.functions = functions
+        self.strict = strict
+        self.by_dtype: dict[str | None, tuple[OpImpl, ...]] = {}
+        """Candidates for calls of one dtype, filled as they come."""
+        self.direct = True
+        """Whether ``run`` is the first implementation itself, which suits calls of every dtype."""
+        self.run = functions[impls[0].impl_id]
+
+
+class OpManager:
+    """Resolves and calls operators. Safe to share between threads, and to use in a forked child.
+
+    Each rank of a distributed run falls back by the same rule, on errors that software and device alone
+    decide. What remains to differ between ranks is settled by :func:`vllm_fl.dispatch.agreement.agree`.
+    """
+
+    def __init__(
+        self,
+        registry: OpRegistry | None = None,
+        policy: Policy | None = None,
+        *,
+        rank: int = 0,
+        arch: Callable[[], tuple[int, int] | None] = lambda: None,
+        selected: Callable[[OpImpl], None] = lambda impl: None,
+        configure: Callable[[OpManager], None] | None = None,
+    ) -> None:
+        """``arch`` gives the device capability, ``selected`` hears once of each implementation in use, and
+        ``configure`` fills the manager before it first resolves an operator."""
+        self.registry = registry or OpRegistry()
+        self.rank = rank
+        self.epoch = 0
+        self.arch = arch
+        self.selected = selected
+        self._configure = configure
+        self._policy = policy or Policy()
+        self._lock = ForkSafeLock()
+        self._failed: dict[Failure, str] = {}
+        self._excluded: frozenset[ImplKey] = frozenset()
+        self._reported: set[ImplKey] = set()
+        self._announced: set[ImplKey] = set()
+        self._wrapper: Wrapper | None = None
+        self._agreed = False
+        self._tables: dict[tuple[str, int], dict[str, Plan]] = {}
+        self._table: dict[str, Plan] = {}
+        self._bound: dict[str, Function] = {}
+        self.registry.subscribe(self._start_epoch)
+        _managers.add(self)
+
+    @property
+    def policy(self) -> Policy:
+        """The process's policy; a ``policy_context`` takes precedence over it."""
+        return self._policy
+
+    @policy.setter
+    def policy(self, policy: Policy) -> None:
+        with self._lock:
+            self._policy = policy
+            self._start_epoch()
+
+    def active_policy(self) -> Policy:
+        """The policy a call made now would follow."""
+        return override.get() or self._policy
+
+    def instrument(self, wrapper: Wrapper | None) -> None:
+        """Pass every function through ``wrapper`` from now on; None ends that. Costs nothing while unused."""
+        with self._lock:
+            self._wrapper = wrapper
+            self._start_epoch()
+
+    def _start_epoch(self) -> None:
+        with self._lock:
+            self.epoch += 1
+            self._tables = {}
+            self._table = self._table_of(self._policy)
+
+    def _table_of(self, policy: Policy) -> dict[str, Plan]:
+        return self._tables.setdefault((policy.key, self.epoch), {})
+
+    def call(self, op_name: str, /, *args: Any, **kwargs: Any) -> Any:
+        """Run an operator; see :meth:`bind`."""
+        bound = self._bound.get(op_name) or self._bound.setdefault(op_name, self.bind(op_name))
+        return bound(*args, **kwargs)
+
+    def bind(self, op_name: str) -> Function:
+        """The operator as a function for hot paths. It always follows the policy of the moment it is called.
+
+        A call raises RuntimeError when nothing can run the operator, or when everything that may has failed;
+        otherwise whatever the implementation raises, unless another may take over.
+        """
+        # A closure: calling one is three times as fast as calling an instance of a class.
+        context_policy = override.get
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            policy = context_policy()
+            plan = (self._table if policy is None else self._table_of(policy)).get(op_name)
+            if plan is None:
+                plan = self._plan(op_name, policy or self._policy)
+            try:
+                return plan.run(*args, **kwargs)
+            except Exception as error:
+                if not plan.direct or plan.strict or not allows_fallback(error, plan.impls[0]):
+                    raise
+                return self._try(plan, args, kwargs, first_error=error)
+
+        call.__name__ = call.__qualname__ = op_name
+        return call
+
+    def resolve_candidates(self, op_name: str, dtype: str | None = None) -> tuple[OpImpl, ...]:
+        """The implementations a call would try, first to last; RuntimeError when there is none."""
+        plan = self._plan(op_name, self.active_policy())
+        return plan.impls if dtype is None else self._candidates(plan, dtype)
+
+    def resolve(self, op_name: str) -> Function:
+        """The function of the first implementation, without fallback."""
+        plan = self._plan(op_name, self.active_policy())
+        return plan.functions[plan.impls[0].impl_id]
+
+    def get_selected_impl_id(self, op_name: str, dtype: str | None = None) -> str:
+        return self.resolve_candidates(op_name, dtype)[0].impl_id
+
+    def get_failed_impls(self) -> dict[Failure, str]:
+        """Implementations passed over, with the error that caused it."""
+        return dict(self._failed)
+
+    def clear_failed_impls(self, op_name: str | None = None) -> None:
+        """Give implementations that failed another chance: those of one operator, or all."""
+        with self._lock:
+            kept = {k: v for k, v in self._failed.items() if op_name not in (None, k[0])}
+            self._failed = kept
+            self._start_epoch()
+
+    def _plan(self, op_name: str, policy: Policy) -> Plan:
+        with self._lock:
+            if self._configure is not None:
+                self._configure(self)
+                self._configure = None
+                policy = override.get() or self._policy
+            table = self._table_of(policy)
+            plan = table.get(op_name)
+            if plan is None:
+                plan = table[op_name] = self._make_plan(op_name, policy)
+        self._announce(plan.impls[0])
+        return plan
+
+    def _make_plan(self, op_name: str, policy: Policy) -> Plan:
+        registered = self.registry.get_implementations(op_name)
+        functions: dict[str, Function] = {}
+        for impl in policy.order(op_name, registered):
+            function = self._load(impl)
+            if function is not None:
+                functions[impl.impl_id] = function
+        impls = tuple(i for i in policy.order(op_name, registered) if i.impl_id in functions)
+        if not impls:
+            known = [impl.impl_id for impl in registered]
+            raise RuntimeError(
+                f"No available implementation for op={op_name!r}. Registered: {known}. Tried "
+                f"{', '.join(policy.tokens(op_name))}; see VLLM_FL_PER_OP and VLLM_FL_ALLOW_VENDORS"
+            )
+        plan = Plan(op_name, impls, functions, policy.strict)
+        failed = any(op == op_name for op, _, _ in self._failed)
+        if failed or any(impl.supported_dtypes is not None for impl in impls):
+            plan.direct = False
+            plan.run = functools.partial(self._run_by_dtype, plan)
+        return plan
+
+    def _load(self, impl: OpImpl) -> Function | None:
+        """The function of an implementation that can run here, else None."""
+        if (impl.op_name, impl.impl_id) in self._excluded:
+            return None
+        if impl.min_arch is not None:
+            arch = self.arch()
+            if arch is None or arch < impl.min_arch:
+                return None
+        try:
+            function = impl.load() if impl.is_available() else None
+        except Exception as error:
+            if (impl.op_name, impl.impl_id) not in self._reported:
+                self._reported.add((impl.op_name, impl.impl_id))
+                logger.warning("%s of %r is left out: %s", impl.impl_id, impl.op_name, _text(error))
+            return None
+        if function is not None and self._wrapper is not None:
+            function = self._wrapper(impl, function)
+        return function
+
+    def _announce(self, impl: OpImpl) -> None:
+        key = (impl.op_name, impl.impl_id)
+        if key not in self._announced:
+            self._announced.add(key)
+            logger.debug("rank %d: %r runs as %s", self.rank, impl.op_name, impl.impl_id)
+            self.selected(impl)
+
+    def _candidates(self, plan: Plan, dtype: str | None) -> tuple[OpImpl, ...]:
+        candidates = plan.by_dtype.get(dtype)
+        if candidates is None:
+            able = tuple(impl for impl in plan.impls if impl.takes(dtype))
+            healthy = tuple(i for i in able if (i.op_name, i.impl_id, dtype) not in self._failed)
+            # When all have failed before, this call deserves its own error rather than a reminder of theirs.
+            candidates = plan.by_dtype[dtype] = healthy or able
+        return candidates
+
+    def _run_by_dtype(self, plan: Plan, *args: Any, **kwargs: Any) -> Any:
+        return self._try(plan, args, kwargs)
+
+    def _try(
+        self, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], first_error: Exception | None = None
+    ) -> Any:
+        """Run the first candidate that can; ``first_error`` is what the first of the plan just raised."""
+        dtype = _dtype(args, kwargs)
+        candidates = self._candidates(plan, dtype)
+        if not candidates:
+            raise RuntimeError(
+                f"No implementation of op={plan.op_name!r} takes {dtype}. "
+                f"Available: {[impl.impl_id for impl in plan.impls]}"
+            )
+        errors: list[tuple[OpImpl, Exception]] = []
+        if first_error is not None:
+            errors.append((plan.impls[0], first_error))
+            candidates = tuple(impl for impl in candidates if impl is not plan.impls[0])
+            self._check_agreement(plan, candidates, first_error)
+        for position, impl in enumerate(candidates, 1):
+            try:
+                result = plan.functions[impl.impl_id](*args, **kwargs)
+            except Exception as error:
+                if plan.strict or not allows_fallback(error, impl):
+                    raise
+                errors.append((impl, error))
+                self._check_agreement(plan, candidates[position:], error)
+                continue
+            if errors:
+                self._remember(errors, impl, dtype)
+            return result
+        raise self._exhausted(plan, errors) from errors[-1][1]
+
+    def _check_agreement(self, plan: Plan, rest: tuple[OpImpl, ...], error: Exception) -> None:
+        if self._agreed and rest:
+            raise RuntimeError(
+                f"op={plan.op_name!r} failed on rank {self.rank} after all ranks agreed on implementations, "
+                f"and {rest[0].impl_id} cannot take over here alone. Set VLLM_FL_PER_OP="
+                f"'{plan.op_name}={rest[0].kind}' on every rank. Error: {_text(error)}"
+            ) from error
+
+    def _exhausted(self, plan: Plan, errors: list[tuple[OpImpl, Exception]]) -> RuntimeError:
+        tried = "; ".join(f"{impl.impl_id}: {_text(error)}" for impl, error in errors)
+        return RuntimeError(
+            f"All {len(errors)} implementation(s) failed for op={plan.op_name!r} on rank {self.rank}. "
+            f"Last error: {_text(errors[-1][1])} (tried {tried})"
+        )
+
+    def _remember(self, errors: list[tuple[OpImpl, Exception]], winner: OpImpl, dtype: str | None) -> None:
+        """Pass over the implementations that failed where ``winner`` did not, so the arguments were right."""
+        with self._lock:
+            fresh = [
+                (impl, error)
+                for impl, error in errors
+                if (impl.op_name, impl.impl_id, dtype) not in self._failed
+            ]
+            if fresh:
+                learned = {(i.op_name, i.impl_id, dtype): _text(error) for i, error in fresh}
+                self._failed = {**self._failed, **learned}
+                self._start_epoch()
+        for impl, error in fresh:
+            logger.warning(
+                "rank %d: op=%r falls back from %s to %s for %s: %s. VLLM_FL_PER_OP='%s=%s' chooses it from "
+                "the start, VLLM_FL_STRICT=1 makes this an error",
+                self.rank,
+                impl.op_name,
+                impl.impl_id,
+                winner.impl_id,
+                dtype or "calls without tensors",
+                _text(error),
+                impl.op_name,
+                winner.kind,
+            )
+        self._announce(winner)
+
+    def available(self) -> frozenset[ImplKey]:
+        """Every implementation that can run in this process, whatever the policy."""
+        impls = (impl for group in self.registry.snapshot().values() for impl in group)
+        return frozenset((impl.op_name, impl.impl_id) for impl in impls if self._load(impl) is not None)
+
+    def bind_to_agreement(self, failed: Mapping[Failure, str], excluded: frozenset[ImplKey]) -> None:
+        """Pass over what failed or is missing on any rank, and fall back no more without the others."""
+        with self._lock:
+            self._failed = dict(failed)
+            self._excluded = excluded
+            self._agreed = True
+            self._start_epoch()
+
+
+_managers: weakref.WeakSet[OpManager] = weakref.WeakSet()
+
+
+def _renew_after_fork() -> None:
+    # Another thread of the parent may have been between changing an implementation and dropping its plans.
+    for manager in _managers:
+        manager._start_epoch()
+
+
+os.register_at_fork(after_in_child=_renew_after_fork)
+
+
+def _dtype(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """Name of the dtype of the first tensor among the arguments."""
+    for value in (*args, *kwargs.values()):
+        dtype = getattr(value, "dtype", None)
+        if dtype is not None:
+            return str(dtype).rpartition(".")[2]
+    return None
+
+
+def _text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
