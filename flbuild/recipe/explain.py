@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Tag, ValidationError
 
 from flbuild.recipe.document import Document, Key, Problem
 from flbuild.recipe.model import BASE_KINDS, Recipe
@@ -118,7 +117,7 @@ def _resolve(loc: tuple[int | str, ...]) -> tuple[Key, type[BaseModel] | None]:
     model: type[BaseModel] | None = None
     annotation: Any = Recipe
     for part in loc:
-        members = list(_members(annotation))
+        members = _members(annotation)
         tagged = [member for member in members if len(members) > 1 and _tag(member) == part]
         if tagged:
             annotation = tagged[0]
@@ -130,25 +129,15 @@ def _resolve(loc: tuple[int | str, ...]) -> tuple[Key, type[BaseModel] | None]:
     return tuple(key), model
 
 
-def _members(annotation: Any) -> Iterator[Any]:
-    """The alternatives of a union, without their metadata; the annotation itself when it is none."""
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        inner = get_args(annotation)[0]
-        if get_origin(inner) in (Union, UnionType):
-            yield from get_args(inner)
-        else:
-            yield inner
-    elif origin in (Union, UnionType):
-        yield from (member for member in get_args(annotation) if member is not type(None))
-    else:
-        yield annotation
+def _members(annotation: Any) -> list[Any]:
+    """The alternatives of a union; the annotation itself when it is none."""
+    if get_origin(annotation) in (Union, UnionType):
+        return [member for member in get_args(annotation) if member is not type(None)]
+    return [annotation]
 
 
 def _tag(member: Any) -> str | None:
-    if get_origin(member) is Annotated:
-        return next((str(meta.tag) for meta in get_args(member)[1:] if hasattr(meta, "tag")), None)
-    return None
+    return next((meta.tag for meta in get_args(member)[1:] if isinstance(meta, Tag)), None)
 
 
 def _step(members: list[Any], part: int | str) -> tuple[type[BaseModel] | None, Any]:

@@ -38,6 +38,7 @@ MISTAKES = [
     ('"3.11"', "3.10", 6, "python.version", '3.10 is a number to YAML; write "3.10" in quotes'),
     ('"3.11"', '"3.11.2"', 6, "python.version", "major.minor"),
     ("summary: A tiny image", "summary: no", 3, "summary", "no is true or false to YAML"),
+    ("summary: A tiny image", "summary: [a]", 3, "summary", "is a list; text is expected"),
     ("summary: A tiny image", "summary:", 3, "summary", "is empty; text is expected"),
     ("summary: A tiny image", "summary: 2027-01-01", 3, "summary", "2027-01-01 is a date to YAML"),
     ("summary: A tiny image", 'summary: "a\\nb"', 3, "summary", "control character"),
@@ -167,6 +168,23 @@ def test_all_mistakes_are_reported_in_the_order_of_lines(write, minimal):
         load_recipe(write(text))
     places = [line.split(": ")[0] for line in caught.value.what.splitlines()]
     assert places == ["recipes/tiny.yaml:1", "recipes/tiny.yaml:4", "recipes/tiny.yaml:23"]
+
+
+@pytest.mark.parametrize("base", ["5", "nothing", "[image]", "{image: x.example/y:z, debian: bookworm}"])
+def test_a_base_of_no_kind_is_one_message_without_a_wrong_guess(write, minimal, base):
+    start, end = minimal.index("base:"), minimal.index("vllm:")
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(write(f"{minimal[:start]}base: {base}\n{minimal[end:]}"))
+    assert caught.value.what == (
+        "recipes/tiny.yaml:8: base: a base has exactly one of 'image' (a reference with a tag)"
+        " and 'debian' (the name of a suite)"
+    )
+
+
+def test_a_value_far_from_all_allowed_ones_is_not_guessed_at(write, minimal):
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(write(minimal.replace("{version: 0.28.0}", "{version: 0.28.0, device: xyz}")))
+    assert caught.value.what == "recipes/tiny.yaml:14: vllm.device: 'xyz' is none of empty, cuda"
 
 
 def test_the_document_is_a_mapping(write):
