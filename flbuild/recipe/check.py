@@ -15,13 +15,12 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from flbuild.errors import RecipeError
 from flbuild.finding import Finding
 from flbuild.recipe.compat import Part, find_conflicts, load_rules
 from flbuild.recipe.hygiene import check_architecture, check_secrets
 from flbuild.recipe.model import Recipe
 from flbuild.recipe.names import forbidden_by
-from flbuild.recipe.targets import target_chain
+from flbuild.recipe.targets import ExtendsError, target_chain
 from flbuild.suggest import closest, perhaps
 
 ENTRY_POINT_GROUPS = (
@@ -156,11 +155,14 @@ def _targets(recipe: Recipe, _around: Surroundings) -> Iterator[Finding]:
             + (f"; perhaps '{near}' is meant to be it" if near else ""),
             f"add {DEFAULT_TARGET}: {{}}",
         )
+    broken: dict[str, str] = {}
     for name in recipe.targets:
         try:
             target_chain(recipe, name)
-        except RecipeError as error:
-            yield _error("targets", f"targets.{name}.extends", error.what.split(": ", 2)[-1], "correct it")
+        except ExtendsError as error:
+            broken.setdefault(error.key, error.problem)
+    for key, problem in broken.items():
+        yield _error("targets", key, problem, "correct it")
     pins = {part.name: part for part in _parts(recipe)}
     for name, target in recipe.targets.items():
         for index, text in enumerate(target.packages):

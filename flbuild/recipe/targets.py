@@ -7,6 +7,17 @@ from flbuild.recipe.model import Recipe, Target
 from flbuild.suggest import perhaps
 
 
+class ExtendsError(RecipeError):
+    """A target extends an unknown one, or itself in a circle; `key` says where, `problem` what."""
+
+    def __init__(self, recipe: Recipe, target: str, problem: str) -> None:
+        self.key = f"targets.{target}.extends"
+        self.problem = problem
+        super().__init__(
+            f"recipes/{recipe.name}.yaml: {self.key}: {problem}", remedy=f"flbuild recipe check {recipe.name}"
+        )
+
+
 def expand_target(recipe: Recipe, name: str) -> Target:
     """The target `name` on its own: what it extends comes first, each requirement once.
 
@@ -14,7 +25,7 @@ def expand_target(recipe: Recipe, name: str) -> Target:
 
     Raises:
         UsageError: the recipe has no such target.
-        RecipeError: a target extends an unknown one, or itself in a circle.
+        ExtendsError: a target extends an unknown one, or itself in a circle.
     """
     if name not in recipe.targets:
         raise UsageError(
@@ -34,14 +45,15 @@ def target_chain(recipe: Recipe, name: str) -> tuple[str, ...]:
     """`name` and what it extends, nearest first.
 
     Raises:
-        RecipeError: a target extends an unknown one, or itself in a circle.
+        ExtendsError: a target extends an unknown one, or itself in a circle.
     """
     chain = [name]
     while (parent := recipe.targets[chain[-1]].extends) is not None:
-        place = f"recipes/{recipe.name}.yaml: targets.{chain[-1]}.extends"
         if parent not in recipe.targets:
-            raise RecipeError(f"{place}: unknown target '{parent}'{perhaps(parent, recipe.targets)}")
+            raise ExtendsError(
+                recipe, chain[-1], f"unknown target '{parent}'{perhaps(parent, recipe.targets)}"
+            )
         if parent in chain:
-            raise RecipeError(f"{place}: a circle: {' -> '.join([*chain, parent])}")
+            raise ExtendsError(recipe, chain[-1], f"a circle: {' -> '.join([*chain, parent])}")
         chain.append(parent)
     return tuple(chain)

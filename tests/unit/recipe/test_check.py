@@ -154,6 +154,13 @@ def test_a_contradiction_is_an_error_at_its_key(make, changes, subject, words):
     assert words in errors[0][3]
 
 
+def test_a_broken_extends_is_reported_once_where_it_stands(make):
+    targets = {"release": {}, "a": {"extends": "zzz"}, "b": {"extends": "a"}, "c": {"extends": "b"}}
+    ((_, _, subject, message),) = found(make(base=base(), targets=targets))
+    assert subject == "targets.a.extends"
+    assert message.startswith("unknown target 'zzz'")
+
+
 def test_a_single_target_needs_no_place_in_the_tag(make):
     image = {"repository": "x.example/y", "tag": "{vllm}"}
     assert found(make(base=base(), image=image, targets={"release": {}})) == []
