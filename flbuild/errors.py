@@ -62,6 +62,10 @@ class RemoteMovedError(FlbuildError):
     exit_code = 4
 
 
+class BaseMovedError(RemoteMovedError):
+    """Debian's archive gives other packages than those the base was locked with."""
+
+
 class RemoteGoneError(FlbuildError):
     """Something the lock names is no longer there."""
 

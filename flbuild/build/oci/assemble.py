@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from flbuild.build.model import Blob, BuiltImage
+from flbuild.build.oci.cache import LayerCache
 from flbuild.build.oci.config import (
     MANIFEST,
     fresh_config,
@@ -19,7 +20,7 @@ from flbuild.build.oci.config import (
 )
 from flbuild.build.oci.conflicts import refuse_layer_conflicts
 from flbuild.build.oci.interpreter import base_interpreter, require_machine
-from flbuild.build.oci.layers import LayerCache, LayerMaker, layer_key
+from flbuild.build.oci.layers import LayerMaker, layer_key
 from flbuild.errors import BuildError
 from flbuild.files import sha256_bytes
 from flbuild.lock.model import LockedDebianBase, LockedImageBase

@@ -10,14 +10,14 @@ import posixpath
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 from zipfile import BadZipFile, ZipExtFile
 
 from installer import install
 from installer.destinations import WheelDestination
 from installer.exceptions import InstallerError
 from installer.records import Hash, RecordEntry
-from installer.scripts import Script, ScriptSection
+from installer.scripts import Script
 from installer.sources import WheelFile
 from installer.utils import Scheme
 
@@ -25,6 +25,9 @@ from flbuild.build.oci.entries import Content, Entry
 from flbuild.errors import BuildError
 from flbuild.files import CHUNK
 from flbuild.plan.model import InstallScheme, PlannedWheel
+
+if TYPE_CHECKING:
+    from installer.scripts import ScriptSection
 
 INSTALLER = b"flbuild\n"
 HELD = 1 << 20

@@ -1,0 +1,1 @@
+"""Bases: what an image starts from, locked with an inventory of what it carries."""
