@@ -9,6 +9,7 @@ from typing import Protocol
 from packaging.version import InvalidVersion, Version
 
 from flbuild.errors import HostError, PolicyError, RecipeError, RemoteGoneError
+from flbuild.lock.missing import unresolved, warn_unresolved
 from flbuild.lock.model import (
     BaseDistribution,
     LockedBase,
@@ -66,9 +67,9 @@ def lock_base(
         if not allow_missing:
             raise
         name, version, source = base_name(recipe)
-        progress.warn(f"base {name}:{version} stays unresolved: {error.what}")
-        reason = error.what + (f": {error.cause}" if error.cause else "")
-        return BaseResult(None, Unresolved(name=name, version=version, source=source, reason=reason))
+        missing = unresolved(name, version, source, error)
+        warn_unresolved(progress, missing, error)
+        return BaseResult(None, missing)
     if isinstance(new, LockedDebianBase) and isinstance(recipe.base, DebianBase):
         new = new.model_copy(update={"requested": tuple(sorted(recipe.base.packages))})
     if not allow_kind_change:

@@ -126,8 +126,8 @@ def lock_entry(
     closure, extras = _close(recipe, question, services, options)
     _refuse_forbidden(recipe, question, closure, extras, services.resolver)
 
-    own = tuple(item.file for item in named if item.file is not None)
-    packages = (*own, *pinner.pin_all(closure, INDEX))
+    own = _present(item.file for item in named)
+    packages = tuple(sorted((*own, *pinner.pin_all(closure, INDEX)), key=lambda file: file.name))
     targets = {name: pinner.pin_all(files, INDEX) for name, files in extras.items() if files}
     sources = tuple(item.locked for item in built if item.locked is not None)
     image = LockedImage(

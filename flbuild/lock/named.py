@@ -9,6 +9,7 @@ from packaging.version import InvalidVersion, Version
 
 from flbuild.errors import FlbuildError, HostError, RecipeError, RemoteGoneError
 from flbuild.index.client import IndexClient, IndexFile
+from flbuild.lock.missing import unresolved, warn_unresolved
 from flbuild.lock.model import LockedFile, Unresolved
 from flbuild.lock.pin import Pinner
 from flbuild.lock.resolve import INDEX, Candidate
@@ -52,6 +53,9 @@ class NamedPins:
         errors = [item.error for item in found if item.error is not None]
         if errors and not allow_missing:
             raise _joined(errors)
+        for item in found:
+            if item.unresolved is not None and item.error is not None:
+                warn_unresolved(self._progress, item.unresolved, item.error)
         return found
 
     def _pin(self, package: Package) -> Named:
@@ -59,9 +63,7 @@ class NamedPins:
         try:
             file = self._pinner.kept(package.name, package.version, index) or self._look_up(package, index)
         except (HostError, RemoteGoneError) as error:
-            self._progress.warn(f"{package.name} {package.version} stays unresolved: {error.what}")
-            reason = f"{error.what}" + (f": {error.cause}" if error.cause else "")
-            missing = Unresolved(name=package.name, version=package.version, source=index, reason=reason)
+            missing = unresolved(package.name, package.version, index, error)
             return Named(None, None, missing, error)
         return Named(file, Fixed(file.name, file.version, self._pinner.metadata(file)), None, None)
 

@@ -15,6 +15,7 @@ from flbuild.index.git import GitStore, archive_sha256
 from flbuild.index.store import FileRef, FileStore
 from flbuild.index.tags import Environment
 from flbuild.index.wheels import check_wheel, read_facts
+from flbuild.lock.missing import unresolved, warn_unresolved
 from flbuild.lock.model import GitSource, LockedFile, LockedSource, SourceFile, Unresolved
 from flbuild.lock.pin import refuse
 from flbuild.lock.resolve import INDEX
@@ -124,9 +125,9 @@ class Sources:
                 if package is not None
                 else (VLLM, recipe.vllm.local_version, INDEX)
             )
-            self._progress.warn(f"{name} {version} stays unresolved: {error.what}")
-            reason = error.what + (f": {error.cause}" if error.cause else "")
-            return Built(unresolved=Unresolved(name=name, version=version, source=source, reason=reason))
+            missing = unresolved(name, version, source, error)
+            warn_unresolved(self._progress, missing, error)
+            return Built(unresolved=missing)
         return self._lock(unbuilt, environment)
 
     def _vllm(self, recipe: Recipe) -> Unbuilt:

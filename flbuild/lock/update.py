@@ -36,6 +36,8 @@ def lock_images(
     An entry that agrees with its recipe is not touched, so locking again changes no byte. New build tools
     give new wheels, so they lock every entry anew that is built from source.
 
+    When every recipe is named, entries whose recipe is gone are dropped.
+
     Args:
         dry_run: give the lock, and write nothing.
 
@@ -77,6 +79,8 @@ def _locked(
         requires = plugin_requirements(project.root, recipe)
         held = replace(options, upgrade=options.upgrade & _known(lock, name))
         images[name] = _entry(recipe, lock, requires, tools, services, held)
+    if set(project.recipe_names()) <= set(recipes):
+        images = {name: image for name, image in images.items() if name in recipes}
     return Lock(build_tools=tools.files, images=images)
 
 
