@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from flbuild.lock.model import LockedBase
@@ -10,7 +10,11 @@ from flbuild.lock.model import LockedBase
 
 @dataclass(frozen=True)
 class PlannedWheel:
-    """A wheel to install. `origin` says how its file is had: an index, a built source, or this repository."""
+    """A wheel to install. `origin` says how its file is had: an index, a built source, or this repository.
+
+    `sha256` and `size` are None for the plugin's wheel until it is built. `requested` tells what somebody
+    asked for by name from what only came along, as pip's REQUESTED does.
+    """
 
     name: str
     version: str
@@ -19,6 +23,7 @@ class PlannedWheel:
     size: int | None
     origin: Literal["index", "source", "plugin"]
     index: str | None = None
+    requested: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,10 @@ class PlannedUnresolved:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything a builder needs to know, in the order it is done."""
+    """Everything a builder needs to know, in the order it is done.
+
+    `notes` say what the image is without, and why. `revision` is empty for a copy that records no commit.
+    """
 
     name: str
     target: str
@@ -81,4 +89,5 @@ class Plan:
     revision: str
     repository: str
     tag: str
-    unresolved: tuple[PlannedUnresolved, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+    unresolved: tuple[PlannedUnresolved, ...] = ()

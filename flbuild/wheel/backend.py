@@ -75,7 +75,7 @@ def build_wheel(
         str(source),
         backend,
         backend_path=system.get("backend-path"),
-        runner=run,
+        runner=run,  # type: ignore[arg-type]  # its protocol is private and narrower than what it calls
         python_executable=str(python),
     )
     try:

@@ -107,10 +107,7 @@ class WheelBuilder:
 
     def build(self, project: Project, tools: Sequence[LockedFile]) -> BuiltWheel:
         """The wheel of a source tree; taken from the store if it was built before."""
-        decisive = [project.name, project.version, project.identity, project.epoch, tools_key(tools)]
-        key = sha256_bytes(json.dumps([RECIPE_VERSION, *decisive]).encode())
-        note = self._cache / f"{key}.json"
-        remembered = self._remembered(note, project)
+        remembered = self.find(project, tools)
         if remembered is not None:
             return remembered
         with self._progress.task(f"build {project.name} {project.version}"):
@@ -120,18 +117,23 @@ class WheelBuilder:
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
         sha256 = sha256_file(path)
-        write_atomic(note, json.dumps({"filename": path.name, "sha256": sha256}))
+        write_atomic(self._note(project, tools), json.dumps({"filename": path.name, "sha256": sha256}))
         return BuiltWheel(path, project.name, project.version, sha256, path.stat().st_size)
 
-    def _remembered(self, note: Path, project: Project) -> BuiltWheel | None:
+    def find(self, project: Project, tools: Sequence[LockedFile]) -> BuiltWheel | None:
+        """The wheel of a source tree if it was built before and is still in the store."""
         try:
-            entry = json.loads(note.read_text())
+            entry = json.loads(self._note(project, tools).read_text())
             path = self._store.find(entry["sha256"], entry["filename"])
         except (OSError, ValueError, KeyError):
             return None
         if path is None:
             return None
         return BuiltWheel(path, project.name, project.version, entry["sha256"], path.stat().st_size)
+
+    def _note(self, project: Project, tools: Sequence[LockedFile]) -> Path:
+        decisive = [project.name, project.version, project.identity, project.epoch, tools_key(tools)]
+        return self._cache / f"{sha256_bytes(json.dumps([RECIPE_VERSION, *decisive]).encode())}.json"
 
     def _run(self, project: Project, tools: Sequence[LockedFile], folder: Path) -> Path:
         source = project.export(folder / "source")

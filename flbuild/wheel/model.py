@@ -12,7 +12,7 @@ class PluginFacts:
 
     `revision` is the full commit, or None in a copy that records none. `epoch` is the commit's time in
     seconds, UTC. `archive_sha256` is the SHA-256 of the uncompressed `git archive --format=tar COMMIT`,
-    None where there is no repository to make it from.
+    None where there is no repository to make it from. `source` is the project's own URL of its sources.
     """
 
     name: str
@@ -22,6 +22,7 @@ class PluginFacts:
     epoch: int
     tagged: bool
     archive_sha256: str | None
+    source: str | None = None
 
 
 @dataclass(frozen=True)

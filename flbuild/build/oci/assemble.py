@@ -24,7 +24,7 @@ from flbuild.build.oci.layers import LayerMaker, layer_key
 from flbuild.errors import BuildError
 from flbuild.files import sha256_bytes
 from flbuild.lock.model import LockedDebianBase, LockedImageBase
-from flbuild.plan.model import Plan
+from flbuild.plan.model import Plan, PlannedLayer
 from flbuild.progress import Progress
 
 
@@ -128,8 +128,7 @@ def interpreter_of(plan: Plan) -> str | None:
     return None
 
 
-def cached_size(plan: Plan, layer_index: int, cache_dir: Path) -> int | None:
+def cached_size(plan: Plan, layer: PlannedLayer, cache_dir: Path) -> int | None:
     """Compressed bytes of a planned layer that is in the cache already, or None."""
-    key = layer_key(plan.layers[layer_index], plan.scheme, interpreter_of(plan))
-    found = LayerCache(cache_dir).find(key)
+    found = LayerCache(cache_dir).find(layer_key(layer, plan.scheme, interpreter_of(plan)))
     return found.size if found else None
