@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -29,6 +30,13 @@ class Engines:
         if "error" in answer:
             pytest.fail(f"{answer['error']}\nlog: {self._log}", pytrace=False)
         return answer["batches"]
+
+    def models(self, engine: dict[str, Any]) -> list[str]:
+        """The model of each worker as torch prints it, with the class of every layer."""
+        answer = self._exchange({"engine": engine, "batches": []})
+        if "error" in answer:
+            pytest.fail(f"{answer['error']}\nlog: {self._log}", pytrace=False)
+        return answer["models"]
 
     def refusal(self, engine: dict[str, Any]) -> str:
         """The traceback of an engine that must not start."""
@@ -93,9 +101,22 @@ def start_engines(
 
 
 @pytest.fixture(scope="session")
-def engines(start_engines: Callable[..., Engines]) -> Engines:
-    """First model runner, engine and worker inside one process."""
-    return start_engines("v1", VLLM_ENABLE_V1_MULTIPROCESSING="0")
+def engines(
+    start_engines: Callable[..., Engines],
+    plugin_environment: dict[str, str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Engines:
+    """First model runner, engine and worker inside one process, with neither Triton nor a compiler."""
+    blocked = tmp_path_factory.mktemp("without_triton")
+    (blocked / "triton.py").write_text("raise ImportError('this process must do without Triton')\n")
+    return start_engines(
+        "v1",
+        VLLM_ENABLE_V1_MULTIPROCESSING="0",
+        PYTHONPATH=f"{blocked}{os.pathsep}{plugin_environment['PYTHONPATH']}",
+        PATH=str(blocked),
+        CC="/nonexistent/cc",
+        CXX="/nonexistent/c++",
+    )
 
 
 @pytest.fixture(scope="session")
@@ -113,7 +134,7 @@ def v2_engines(start_engines: Callable[..., Engines]) -> Engines:
 @pytest.fixture(scope="session")
 def parallel_engines(start_engines: Callable[..., Engines]) -> Engines:
     """Several workers, each in a process of its own."""
-    return start_engines("parallel")
+    return start_engines("parallel", VLLM_ALLOW_INSECURE_SERIALIZATION="1")
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,8 @@
 
 Reads one JSON job per line from standard input and answers each with one line that starts with MARK. A job
 is ``{"engine": {LLM arguments}, "batches": [[{"prompt": [ids] | text, "sampling": {...}}, ...], ...]}``; the
-engine stays up for the next job with the same arguments. The answer is ``{"batches": ...}``, or
-``{"error": traceback}``.
+engine stays up for the next job with the same arguments. The answer is ``{"batches": ...}``, without
+batches ``{"models": [printed model of each worker]}``, or ``{"error": traceback}``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class EngineServer:
     def answer(self, job: dict[str, Any]) -> dict[str, Any]:
         try:
             llm = self._engine(job["engine"])
-            return {"batches": [self._generate(llm, batch) for batch in job["batches"]]}
+            batches = [self._generate(llm, batch) for batch in job["batches"]]
+            return {"batches": batches} if batches else {"models": llm.apply_model(repr)}
         except Exception:
             return {"error": traceback.format_exc()}
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.plugin.checkpoints import MODELS, Reference
+from tests.plugin.checkpoints import MODELS, NEW_TOKENS, Reference
 from tests.plugin.e2e.conftest import Engines
 
 Expected = Callable[[str], list[Reference]]
@@ -53,6 +55,43 @@ def test_two_tensor_parallel_ranks_equal_transformers(
 ) -> None:
     engine = arguments(model, tensor_parallel_size=2, enable_expert_parallel=expert_parallel)
     parallel_engines.greedy(engine, expected(model))
+
+
+def test_B55_workers_in_processes_of_their_own_use_the_replaced_layers(
+    parallel_engines: Engines, arguments: Arguments
+) -> None:
+    engine = arguments("qwen3_next", tensor_parallel_size=2, enable_expert_parallel=False)
+    models = parallel_engines.models(engine)
+    assert len(models) == 2
+    assert all("): QwenGatedDeltaNetAttentionFL(" in model for model in models)
+
+
+def test_v2_runner_samples_and_follows_a_regex(v2_engines: Engines, arguments: Arguments) -> None:
+    sampling = {"temperature": 0.8, "top_p": 0.9, "top_k": 20, "seed": 5, "max_tokens": 8}
+    regex = {"temperature": 1.0, "seed": 5, "max_tokens": 12, "regex": "(red|blue)[0-9]{3}"}
+    batch = [{"prompt": "red number", "sampling": sampling}] * 8 + [{"prompt": "green", "sampling": regex}]
+    (outputs,) = v2_engines.ask(arguments("qwen3"), batch)
+    assert len({tuple(output["tokens"][0]) for output in outputs[:8]}) == 1
+    assert re.fullmatch(regex["regex"], outputs[8]["text"][0])
+
+
+def test_B13_logprobs_of_generated_tokens_equal_those_of_transformers(
+    engines: Engines, expected: Expected, arguments: Arguments, checkpoint: Callable[[str], Path]
+) -> None:
+    import torch
+    import transformers
+
+    reference = max(expected("qwen3"), key=lambda reference: len(reference.prompt))
+    sampling = {"temperature": 0, "max_tokens": NEW_TOKENS, "ignore_eos": True, "logprobs": 1}
+    engine = arguments("qwen3", max_num_batched_tokens=32)
+    ((output,),) = engines.ask(engine, [{"prompt": list(reference.prompt), "sampling": sampling}])
+    found = [step[str(token)] for step, token in zip(output["logprobs"], reference.generated, strict=True)]
+    model = transformers.AutoModelForCausalLM.from_pretrained(checkpoint("qwen3"), dtype=torch.float32)
+    ids = torch.tensor([[*reference.prompt, *reference.generated]])
+    with torch.inference_mode():
+        logprobs = model(ids).logits[0, len(reference.prompt) - 1 : -1].log_softmax(-1)
+    wanted = logprobs.gather(1, torch.tensor(reference.generated)[:, None])[:, 0]
+    torch.testing.assert_close(torch.tensor(found), wanted, atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("block_size", [16, 64])

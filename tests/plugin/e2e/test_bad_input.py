@@ -1,0 +1,70 @@
+"""What a user gets wrong is answered by one clear error before any weight is read."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.plugin.e2e.conftest import Engines
+
+Arguments = Callable[..., dict[str, Any]]
+LOADING = "load_weights"
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"enforce_eager": False}, "--enforce-eager"),
+        ({"block_size": 24}, "--block-size 24"),
+        ({"kv_cache_dtype": "fp8"}, "--kv-cache-dtype"),
+    ],
+)
+def test_an_unsupported_option_is_named(
+    options: dict[str, Any], named: str, engines: Engines, arguments: Arguments
+) -> None:
+    error = engines.refusal(arguments("qwen3", **options))
+    assert named in error
+    assert LOADING not in error
+
+
+def test_a_missing_shard_is_named(
+    engines: Engines, arguments: Arguments, checkpoint: Callable[[str], Path], tmp_path: Path
+) -> None:
+    shutil.copytree(checkpoint("qwen3"), tmp_path, dirs_exist_ok=True)
+    index = {"weight_map": {"a": "model.safetensors", "b": "model-00002-of-00002.safetensors"}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    error = engines.refusal(arguments("qwen3", model=str(tmp_path)))
+    assert "model-00002-of-00002.safetensors" in error
+    assert LOADING not in error
+
+
+@pytest.mark.parametrize(
+    ("variable", "content", "named"),
+    [
+        ("VLLM_FL_CONFIG", None, "VLLM_FL_CONFIG"),
+        ("VLLM_FL_CONFIG", "prefer: [unclosed", "policy.yaml"),
+        ("VLLM_FL_CONFIG", "prefer: nobody", "nobody"),
+        ("VLLM_FL_OP_CONFIG", '{"rms_norm": "nobody"}', "nobody"),
+    ],
+)
+def test_a_bad_policy_file_stops_the_engine_before_it_reads_weights(
+    variable: str,
+    content: str | None,
+    named: str,
+    start_engines: Callable[..., Engines],
+    arguments: Arguments,
+    tmp_path: Path,
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    if content is not None:
+        policy.write_text(content)
+    bad = start_engines("bad_policy", VLLM_ENABLE_V1_MULTIPROCESSING="0", **{variable: str(policy)})
+    error = bad.refusal(arguments("qwen3"))
+    bad.close()
+    assert named in error
+    assert LOADING not in error
