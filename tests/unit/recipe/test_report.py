@@ -41,6 +41,21 @@ def test_a_file_that_does_not_load_is_findings_too(write, minimal, settings):
     assert report.findings[1].text == "nam: unknown key; perhaps you meant 'name'"
 
 
+def test_a_line_holds_place_severity_key_message_and_remedy(write, minimal, settings):
+    report = report_recipe(write(minimal + "forbid: [ruff]\n"), settings)
+    assert report.lines() == [
+        "recipes/tiny.yaml:20: error: targets.dev.packages[0]: "
+        "ruff is required here and forbidden by 'ruff' (drop one of the two)"
+    ]
+
+
+def test_broken_yaml_is_placed_on_its_own_line(write, minimal, settings):
+    report = report_recipe(write(minimal + "name: again\n"), settings)
+    assert report.lines() == [
+        "recipes/tiny.yaml:24: error: key 'name' is there twice, first on line 2; keep one"
+    ]
+
+
 def test_a_report_does_not_repeat_a_credential(write, minimal, settings):
     text = minimal.replace("[pytest]", '["pytest @ https://me:hidden@x.example/y.whl"]')
     report = report_recipe(write(text), settings)
