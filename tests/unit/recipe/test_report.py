@@ -43,10 +43,9 @@ def test_a_file_that_does_not_load_is_findings_too(write, minimal, settings):
 
 def test_a_line_holds_place_severity_key_message_and_remedy(write, minimal, settings):
     report = report_recipe(write(minimal + "forbid: [ruff]\n"), settings)
-    assert report.lines() == [
-        "recipes/tiny.yaml:20: error: targets.dev.packages[0]: "
-        "ruff is required here and forbidden by 'ruff' (drop one of the two)"
-    ]
+    (line,) = report.lines()
+    assert line.startswith("recipes/tiny.yaml:20: error: targets.dev.packages[0]: ruff is required here")
+    assert line.endswith("forbidden by 'ruff' (drop one of the two)")
 
 
 def test_broken_yaml_is_placed_on_its_own_line(write, minimal, settings):
