@@ -1,0 +1,1 @@
+"""The OCI distribution protocol: references, authentication, a client, pushing."""
