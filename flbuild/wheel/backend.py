@@ -52,14 +52,13 @@ def build_wheel(
     }
 
     def run(
-        command: Sequence[str],
+        cmd: Sequence[str],
         cwd: str | None = None,
         extra_environ: Mapping[str, str] | None = None,
-        /,
     ) -> None:
         with log.open("ab") as stream:
             subprocess.run(
-                command,
+                cmd,
                 cwd=cwd,
                 env={**closed, **(extra_environ or {})},
                 stdin=subprocess.DEVNULL,
@@ -75,7 +74,7 @@ def build_wheel(
         str(source),
         backend,
         backend_path=system.get("backend-path"),
-        runner=run,  # type: ignore[arg-type]  # its protocol is private and narrower than what it calls
+        runner=run,
         python_executable=str(python),
     )
     try:
