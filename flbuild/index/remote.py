@@ -40,7 +40,7 @@ def read_remote(http: Http, url: str, auth: tuple[str, str] | None) -> RemoteWhe
 
 
 class RangeFile(io.RawIOBase):
-    """A seekable file over requests for parts; its end is fetched first and kept.
+    """A seekable file over requests for parts; its end, and the last part that was read, are kept.
 
     Raises:
         OSError: the server does not answer with the part it was asked for.
@@ -52,8 +52,8 @@ class RangeFile(io.RawIOBase):
         found = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+)", tail.headers.get("Content-Range", ""))
         if found is None or int(found[2]) - int(found[1]) + 1 != len(tail.content):
             raise OSError("the server gives no parts of files")
-        self._start, self._size = int(found[1]), int(found[3])
-        self._tail = tail.content
+        self._size = int(found[3])
+        self._tail = self._last = (int(found[1]), tail.content)
         self._position = 0
 
     def readable(self) -> bool:
@@ -74,16 +74,15 @@ class RangeFile(io.RawIOBase):
         end = self._size if size < 0 else min(self._size, self._position + size)
         if self._position >= end:
             return b""
-        if self._position < self._start:
-            # Everything up to what is known, at once: the members that are read lie close together.
-            until = max(end, min(self._start, self._position + TAIL))
-            content = self._part(f"{self._position}-{until - 1}").content
-            if until >= self._start:
-                self._tail = content[: self._start - self._position] + self._tail
-                self._start = self._position
-            data = content[: end - self._position]
+        for start, content in (self._tail, self._last):
+            if start <= self._position and end <= start + len(content):
+                break
         else:
-            data = self._tail[self._position - self._start : end - self._start]
+            # More than was asked for: what is read next lies behind it.
+            start, until = self._position, max(end, min(self._size, self._position + TAIL))
+            content = self._part(f"{start}-{until - 1}").content
+            self._last = (start, content)
+        data = content[self._position - start : end - start]
         self._position += len(data)
         return data
 

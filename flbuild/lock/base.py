@@ -30,7 +30,7 @@ class BaseLocker(Protocol):
     def lock(self, recipe: Recipe) -> LockedBase:
         """The base of a recipe with its whole inventory; errors are those of its registry or archive."""
 
-    def relist(self, base: LockedBase) -> LockedBase:
+    def relist(self, base: LockedBase, platform: str) -> LockedBase:
         """The same locked base, by digest, with the file lists of its whole inventory again."""
 
 
@@ -70,8 +70,6 @@ def lock_base(
         missing = unresolved(name, version, source, error)
         warn_unresolved(progress, missing, error)
         return BaseResult(None, missing)
-    if isinstance(new, LockedDebianBase) and isinstance(recipe.base, DebianBase):
-        new = new.model_copy(update={"requested": tuple(sorted(recipe.base.packages))})
     if not allow_kind_change:
         _refuse_kind_change(recipe, old, new)
     _require_provided(recipe, new)

@@ -254,7 +254,7 @@ def with_inventory(recipe: Recipe, image: LockedImage, bases: BaseLocker) -> Loc
     if image.base is None:
         return image
     names = leaving(recipe, image)
-    base = bases.relist(image.base) if lacks_files(image.base, names) else image.base
+    base = bases.relist(image.base, image.platform) if lacks_files(image.base, names) else image.base
     return image.model_copy(update={"base": prune(base, names)})
 
 

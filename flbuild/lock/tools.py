@@ -49,13 +49,19 @@ def lock_tools(
     """Pins of the tools and of what they need, valid for every Python that runs flbuild.
 
     Raises:
-        RecipeError: a tool exists only as a wheel for one platform.
+        RecipeError: a tool exists only as a wheel for one platform, or for some of the Pythons.
     """
     preferences = {tool.name: tool.version for tool in old if tool.name not in moving}
-    question = Question(environment(OLDEST), requirements, preferences=preferences)
-    answer = resolver.resolve(question)
-    # The newest Python may need other helpers than the oldest; versions that suit both are the oldest's.
-    newest = resolver.resolve(Question(environment(NEWEST), requirements, constraints=pins(answer)))
+    try:
+        answer = resolver.resolve(Question(environment(OLDEST), requirements, preferences=preferences))
+        # The newest Python may need other helpers than the oldest; versions that suit both are the oldest's.
+        newest = resolver.resolve(Question(environment(NEWEST), requirements, constraints=pins(answer)))
+    except RecipeError as error:
+        raise RecipeError(
+            f"no versions of the build tools suit Python {OLDEST} and {NEWEST}",
+            cause=error.cause,
+            remedy="correct flbuild/wheel/build-tools.txt",
+        ) from error
     everything = {item.name: item for item in (*newest, *answer)}
     return pinner.pin_all((_pure(everything[name]) for name in sorted(everything)), INDEX)
 

@@ -82,6 +82,7 @@ class FakeBases:
         if isinstance(recipe.base, DebianBase):
             return LockedDebianBase(
                 suite=recipe.base.debian,
+                requested=tuple(sorted(recipe.base.packages)),
                 epoch=1,
                 layer=layer,
                 packages=(),
@@ -100,7 +101,7 @@ class FakeBases:
             glibc=self.glibc,
         )
 
-    def relist(self, base):
+    def relist(self, base, platform):
         self.relisted += 1
         return base.model_copy(update={"inventory": self.inventory})
 

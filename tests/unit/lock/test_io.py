@@ -177,3 +177,31 @@ def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert len(read_lock(path).images) == 8
+
+
+def test_b71_the_text_of_a_lock_is_the_same_in_every_version() -> None:
+    image = LockedImage(
+        recipe=DIGEST,
+        platform="linux/amd64",
+        python="3.11",
+        packages=(a_file("numpy", "1.10"),),
+        unresolved=(Unresolved(name="x", version="1", source="flagos", reason="it could not be reached"),),
+    )
+    assert dump_lock(Lock(images={"cpu": image})) == FROZEN
+    assert parse_lock(FROZEN, Path("images.lock")).images["cpu"] == image
+
+
+FROZEN = f"""\
+# Written by `flbuild lock`; editing it by hand is refused by `flbuild lock --check`.
+version: 1
+images:
+  cpu:
+    recipe: {DIGEST}
+    platform: linux/amd64
+    python: '3.11'
+    packages:
+    - {{name: numpy, version: '1.10', index: pypi, filename: numpy-1.10-py3-none-any.whl, sha256: {SHA}, \
+size: 0, requires_python: '>=3.10'}}
+    unresolved:
+    - {{name: x, version: '1', source: flagos, reason: it could not be reached}}
+"""
