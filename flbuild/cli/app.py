@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from flbuild import __version__
-from flbuild.cli import doctor, image, lock, plan, recipe, render, verify, wheel
+from flbuild.cli import image, lock, plan, recipe, wheel
 from flbuild.errors import FlbuildError
 
 app = typer.Typer(
@@ -22,10 +22,7 @@ app.add_typer(recipe.app, name="recipe")
 app.command("lock")(lock.lock)
 app.add_typer(wheel.app, name="wheel")
 app.command("plan")(plan.plan)
-app.command("render")(render.render)
 app.command("image")(image.image)
-app.add_typer(verify.app, name="verify")
-app.command("doctor")(doctor.doctor)
 
 
 def _print_version(wanted: bool) -> None:
@@ -37,7 +34,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it and exit.")
     ] = False,
 ) -> None:
     """Shared options."""

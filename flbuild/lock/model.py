@@ -136,7 +136,9 @@ class PluginRecord(StrictModel):
     version: str
     filename: str
     sha256: Sha256
-    archive_sha256: Sha256
+    archive_sha256: Sha256 | None = Field(
+        default=None, description="of `git archive --format=tar`; null where there was no repository"
+    )
 
 
 class Output(StrictModel):

@@ -53,6 +53,15 @@ class OciBuilder:
         self._cache = LayerCache(cache_dir)
         self._bases = bases
 
+    def prepare(self, plan: Plan) -> None:
+        """Make or find the base, which is what may have moved since it was locked.
+
+        Raises:
+            BaseMovedError: Debian's archive gives other packages now.
+        """
+        if isinstance(plan.base, LockedDebianBase):
+            self._bases.debian_layer(plan.base)
+
     def build(self, plan: Plan, files: Mapping[str, Path], progress: Progress) -> BuiltImage:
         """Assemble the image.
 
