@@ -84,8 +84,7 @@ def read_settings_file(path: Path) -> SettingsFile:
 
 def _problem(path: Path, text: str, item: Mapping[str, Any]) -> str:
     keys = tuple(str(part) for part in item["loc"])
-    line = _line_of(text, keys)
-    place = f"{path}:{line}" if line else f"{path}"
+    place = f"{path}:{_line_of(text, keys)}"
     if item["type"] == "extra_forbidden":
         return f"{place}: unknown key '{'.'.join(keys)}'{perhaps(keys[-1], _known_keys(keys))}"
     return f"{place}: '{'.'.join(keys)}': {item['msg'].lower()}"
@@ -93,14 +92,14 @@ def _problem(path: Path, text: str, item: Mapping[str, Any]) -> str:
 
 def _known_keys(keys: tuple[str, ...]) -> list[str]:
     tables: dict[str, type[FileModel]] = {"index": IndexTable, "registry": RegistryTable}
-    model = tables.get(keys[0], SettingsFile) if len(keys) > 1 else SettingsFile
+    model = tables.get(keys[0], SettingsFile)
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def _line_of(text: str, keys: tuple[str, ...]) -> int | None:
+def _line_of(text: str, keys: tuple[str, ...]) -> int:
     """The line that sets `keys`, or its nearest parent; the TOML parser itself keeps no places."""
     table: tuple[str, ...] = ()
-    best: tuple[int, int | None] = (0, None)
+    best = (0, 1)
     for number, line in enumerate(text.splitlines(), start=1):
         if header := re.match(r"\s*\[+(.+?)\]+\s*(?:#.*)?$", line):
             table = _split(header[1])

@@ -105,11 +105,9 @@ def _refuse_stray(
     """Refuse a table that would be a new index only because its name is misspelled."""
     if index_id in known:
         return
-    twin = next((other for other in known if mangle(other) == mangle(index_id)), None)
-    if twin is not None or not given.get("url"):
+    if not given.get("url") or mangle(index_id) in map(mangle, known):
         raise UsageError(
-            f"{path}: [index.{index_id}] is no known index"
-            + (f"; perhaps you meant '{twin}'" if twin else perhaps(index_id, known)),
+            f"{path}: [index.{index_id}] is no known index{perhaps(index_id, known)}",
             cause="a new index needs a url, and a name that is not another's in upper case",
             remedy=f"edit {path}",
         )

@@ -118,6 +118,18 @@ def test_the_systems_ca_bundle_is_honoured(load, name):
     assert load('ca-bundle = "ca.pem"\n', **{name: "/etc/ca.pem"}).ca_bundle == Path("/etc/ca.pem")
 
 
+def test_without_any_ca_bundle_the_libraries_own_is_used(load):
+    assert load().ca_bundle is None
+
+
+def test_a_registry_of_the_user_is_completed_by_the_project(load, tmp_path):
+    user = tmp_path / "config" / "flbuild" / "flbuild.toml"
+    user.parent.mkdir(parents=True)
+    user.write_text('[registry."quay.io"]\nusername = "me"\n')
+    registry = load('[registry."quay.io"]\nmirror = "m.example"\n').registry("quay.io")
+    assert (secret(registry.username), registry.mirror) == ("me", "m.example")
+
+
 def test_our_own_ca_bundle_wins_over_the_systems(load, root):
     assert load(FLBUILD_CA_BUNDLE="/a", SSL_CERT_FILE="/b").ca_bundle == Path("/a")
     assert load('ca-bundle = "ca.pem"\n').ca_bundle == root / "ca.pem"
