@@ -104,7 +104,27 @@ class OpManager:
 
     def active_policy(self) -> Policy:
         """The policy a call made now would follow."""
+        self._ensure_configured()
         return override.get() or self._policy
+
+    def reset(self) -> None:
+        """Forget failures, agreements and instruments, and do not configure again: the caller does."""
+        with self._lock:
+            self._configure = None
+            self._wrapper = None
+            self._failed = {}
+            self._excluded = frozenset()
+            self._agreed = False
+            self._reported = set()
+            self._announced = set()
+            self._start_epoch()
+
+    def _ensure_configured(self) -> None:
+        if self._configure is not None:
+            with self._lock:
+                if self._configure is not None:
+                    self._configure(self)
+                    self._configure = None
 
     def instrument(self, wrapper: Wrapper | None) -> None:
         """Pass every function through ``wrapper`` from now on; None ends that. Costs nothing while unused."""
@@ -139,7 +159,7 @@ class OpManager:
             policy = context_policy()
             plan = (self._table if policy is None else self._table_of(policy)).get(op_name)
             if plan is None:
-                plan = self._plan(op_name, policy or self._policy)
+                plan = self._plan(op_name)
             try:
                 return plan.run(*args, **kwargs)
             except Exception as error:
@@ -152,12 +172,12 @@ class OpManager:
 
     def resolve_candidates(self, op_name: str, dtype: str | None = None) -> tuple[OpImpl, ...]:
         """The implementations a call would try, first to last; RuntimeError when there is none."""
-        plan = self._plan(op_name, self.active_policy())
+        plan = self._plan(op_name)
         return plan.impls if dtype is None else self._candidates(plan, dtype)
 
     def resolve(self, op_name: str) -> Function:
         """The function of the first implementation, without fallback."""
-        plan = self._plan(op_name, self.active_policy())
+        plan = self._plan(op_name)
         return plan.functions[plan.impls[0].impl_id]
 
     def get_selected_impl_id(self, op_name: str, dtype: str | None = None) -> str:
@@ -174,12 +194,9 @@ class OpManager:
             self._failed = kept
             self._start_epoch()
 
-    def _plan(self, op_name: str, policy: Policy) -> Plan:
+    def _plan(self, op_name: str) -> Plan:
+        policy = self.active_policy()
         with self._lock:
-            if self._configure is not None:
-                self._configure(self)
-                self._configure = None
-                policy = override.get() or self._policy
             table = self._table_of(policy)
             plan = table.get(op_name)
             if plan is None:
@@ -347,9 +364,9 @@ os.register_at_fork(after_in_child=_renew_after_fork)
 def _dtype(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     """Name of the dtype of the first tensor among the arguments."""
     for value in (*args, *kwargs.values()):
-        dtype = getattr(value, "dtype", None)
-        if dtype is not None:
-            return str(dtype).rpartition(".")[2]
+        # Layers passed along may have a dtype too, but no shape.
+        if hasattr(value, "shape") and hasattr(value, "dtype"):
+            return str(value.dtype).rpartition(".")[2]
     return None
 
 

@@ -1,0 +1,1 @@
+"""Operators on torch_npu. Facts about its functions come from the op-plugin documentation."""
