@@ -86,8 +86,8 @@ class DebianBases:
         Raises:
             BaseMovedError: the archive gives other packages now, or other bytes.
         """
-        path = self._cache.path(base.layer.digest)
-        if path.is_file() and path.stat().st_size == base.layer.size:
+        path = self._cache.verified(base.layer.digest, base.layer.size)
+        if path is not None:
             return path
         made, inventory = self._make(base.suite, base.requested, platform)
         if made.diff_id != base.layer.diff_id:
@@ -98,7 +98,7 @@ class DebianBases:
                 cause="the lock was written by a flbuild that compresses in another way",
                 remedy="flbuild lock --refresh-base",
             )
-        return path
+        return self._cache.path(base.layer.digest)
 
     def relist(self, base: LockedDebianBase, platform: str) -> LockedDebianBase:
         """The same base with the file lists of everything it carries."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import shutil
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flbuild.errors import HostError, RemoteGoneError
-from flbuild.files import CHUNK, atomic_writer, sha256_file
+from flbuild.files import CHUNK, atomic_writer, is_sealed, seal, sha256_file
 from flbuild.index.client import IndexClient, IndexFile, is_url
 from flbuild.index.download import Wanted, download, mismatch
 from flbuild.progress import Progress, Task
@@ -53,15 +52,14 @@ class FileStore:
         """The stored file, or None; a damaged one is removed."""
         path = self._root / sha256 / filename
         try:
-            state = path.stat()
+            if is_sealed(path, sha256):
+                return path
         except FileNotFoundError:
             return None
-        if int(state.st_mtime) == _mark(sha256):
-            return path
         if sha256_file(path) != sha256:
             path.unlink(missing_ok=True)
             return None
-        _set_mark(path, sha256)
+        seal(path, sha256)
         return path
 
     def add(self, path: Path) -> Path:
@@ -161,7 +159,7 @@ class FileStore:
         part = self._root / file.sha256 / f".{file.filename}.part"
         download(self._client, file, offer, part, task, self._progress)
         path = part.with_name(file.filename)
-        _set_mark(part, file.sha256)
+        seal(part, file.sha256)
         part.replace(path)
         return path
 
@@ -173,7 +171,7 @@ class FileStore:
         if sha256_file(path) != sha256:
             path.unlink()
             raise HostError(f"{source} changed while it was read", remedy="run the command again")
-        _set_mark(path, sha256)
+        seal(path, sha256)
         return path
 
     @contextmanager
@@ -188,16 +186,3 @@ class FileStore:
 
 def _same(offer: IndexFile, file: Wanted) -> bool:
     return offer.filename == file.filename or offer.sha256 == file.sha256
-
-
-def _mark(sha256: str) -> int:
-    """A modification time derived from the hash.
-
-    A verified file carries it, so later runs need not read hundreds of megabytes again, and any program that
-    writes to the file takes the mark away.
-    """
-    return int(sha256[:7], 16)
-
-
-def _set_mark(path: Path, sha256: str) -> None:
-    os.utime(path, (_mark(sha256), _mark(sha256)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import datetime, timezone
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -118,9 +119,8 @@ class OciBuilder:
             blob = Blob(layer.digest, layer.size, layer.media_type, layer.diff_id, path, True)
             config = fresh_config(plan)
             reason = f"Debian {base.suite}, {len(base.packages)} packages"
-            config["history"] = [
-                {"created": plan.config.created, "created_by": "flbuild base", "comment": reason}
-            ]
+            made = datetime.fromtimestamp(base.epoch, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+            config["history"] = [{"created": made, "created_by": "flbuild base", "comment": reason}]
             return config, [blob], None
         config = json.loads(self._bases.image_config(base))
         blobs = [
@@ -131,10 +131,14 @@ class OciBuilder:
 
 
 def interpreter_of(plan: Plan) -> str | None:
-    """What decides the byte-code of a plan's layers: the base's file system; None for a plan without."""
-    if plan.scheme.bytecode and isinstance(plan.base, LockedDebianBase):
-        return plan.base.layer.diff_id
-    return None
+    """What decides the byte-code of a plan's layers: the base's Python packages; None for a plan without.
+
+    Other packages of the base come and go with Debian's updates, and layers must not be made anew for them.
+    """
+    if not plan.scheme.bytecode or not isinstance(plan.base, LockedDebianBase):
+        return None
+    python = (item for item in plan.base.packages if "python3" in item.name)
+    return " ".join(sorted(f"{item.name}={item.version}:{item.architecture}" for item in python))
 
 
 def cached_size(plan: Plan, layer: PlannedLayer, cache_dir: Path) -> int | None:

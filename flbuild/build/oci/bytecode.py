@@ -22,8 +22,8 @@ BYTECODE_FORMAT = "pyc-unchecked-hash-marshal-2"
 
 def compile_entries(
     entries: Sequence[Entry], interpreter: Interpreter, scheme: InstallScheme, task: Task
-) -> tuple[Entry, ...]:
-    """A .pyc entry for every module below site-packages that compiles, in the order of `entries`.
+) -> dict[str, Entry]:
+    """By the path of its source, a .pyc entry for every module below site-packages that compiles.
 
     Raises:
         BuildError: a worker died.
@@ -46,11 +46,13 @@ def compile_entries(
         for job in jobs:
             job.result()
     cache_tag = f"cpython-{scheme.python_version.replace('.', '')}"
-    return tuple(
-        Entry(_cached_path(entry.path, cache_tag), Content.of(results[entry.path]), 0o644, entry.owner)
+    return {
+        entry.path: Entry(
+            _cached_path(entry.path, cache_tag), Content.of(results[entry.path]), 0o644, entry.owner
+        )
         for entry in sources
         if results[entry.path]
-    )
+    }
 
 
 def _work(

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from flbuild.build.oci.compress import Compressed, compress
-from flbuild.files import unnamed_file, write_atomic
+from flbuild.errors import HostError
+from flbuild.files import is_sealed, seal, sha256_file, unnamed_file, write_atomic
 
 MEDIA_TYPE = "application/vnd.oci.image.layer.v1.tar+gzip"
 
@@ -40,27 +41,57 @@ class LayerCache:
         """Where the file of a digest is, or would be."""
         return self._blobs / digest.removeprefix("sha256:")
 
+    def verified(self, digest: str, size: int) -> Path | None:
+        """The file of a digest, or None; read again only if somebody may have written to it."""
+        path = self.path(digest)
+        sha256 = digest.removeprefix("sha256:")
+        try:
+            if path.stat().st_size != size:
+                return None
+            if not is_sealed(path, sha256):
+                if sha256_file(path) != sha256:
+                    path.unlink()
+                    return None
+                seal(path, sha256)
+        except FileNotFoundError:
+            return None
+        return path
+
     def find(self, key: str) -> CachedLayer | None:
-        """The layer noted under `key`, if its file is there and has its size."""
+        """The layer noted under `key`, if its file is there and whole."""
         try:
             layer = CachedLayer(**json.loads((self._notes / f"{key}.json").read_text()))
-            if self.path(layer.digest).stat().st_size != layer.size:
-                return None
         except (OSError, ValueError, TypeError):
             return None
-        return layer
+        return layer if self.verified(layer.digest, layer.size) else None
 
     def make(self, key: str, write: Callable[[IO[bytes]], None]) -> CachedLayer:
-        """Compress what `write` writes, and note it under `key`."""
+        """Compress what `write` writes, and note it under `key`.
+
+        Raises:
+            HostError: the file cannot be written, for example because the disk is full.
+        """
+        try:
+            done = self._write(write)
+        except OSError as error:
+            raise HostError(
+                f"a layer could not be written to {self._blobs}",
+                cause=str(error),
+                remedy="make room, or set FLBUILD_CACHE_DIR to a larger disk",
+            ) from error
+        layer = CachedLayer(done.digest, done.size, done.diff_id, done.diff_size)
+        write_atomic(self._notes / f"{key}.json", json.dumps(asdict(layer)))
+        return layer
+
+    def _write(self, write: Callable[[IO[bytes]], None]) -> Compressed:
         with unnamed_file(self._blobs) as (target, temporary):
             done = _compress_written(write, target)
             target.flush()
             os.fsync(target.fileno())
-            temporary.chmod(0o644)
+            temporary.chmod(0o444)
+            seal(temporary, done.digest.removeprefix("sha256:"))
             temporary.replace(self.path(done.digest))
-        layer = CachedLayer(done.digest, done.size, done.diff_id, done.diff_size)
-        write_atomic(self._notes / f"{key}.json", json.dumps(asdict(layer)))
-        return layer
+        return done
 
 
 def _compress_written(write: Callable[[IO[bytes]], None], target: BinaryIO) -> Compressed:

@@ -7,6 +7,7 @@ import hashlib
 import io
 import os
 import posixpath
+import warnings
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -112,11 +113,18 @@ def install_wheel(wheel: PlannedWheel, path: Path, scheme: InstallScheme) -> tup
     """
     destination = LayerDestination(path, wheel.name, scheme)
     try:
-        with WheelFile.open(path) as source:
-            install(source, destination, additional_metadata={"INSTALLER": INSTALLER})
+        with WheelFile.open(path) as source, warnings.catch_warnings():
+            # It warns of byte-code inside wheels, and leaves it out; so it should.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            install(source, destination, additional_metadata=_metadata(wheel))
     except (InstallerError, BadZipFile, KeyError, ValueError) as error:
         raise BuildError(f"{wheel.filename} cannot be installed", cause=str(error)) from error
     return tuple(destination.entries), destination.record_path
+
+
+def _metadata(wheel: PlannedWheel) -> dict[str, bytes]:
+    """Files that an installer adds to .dist-info (packaging specification "Recording installed projects")."""
+    return {"INSTALLER": INSTALLER, **({"REQUESTED": b""} if wheel.requested else {})}
 
 
 def record(path: str, entries: Sequence[Entry], scheme: InstallScheme, owner: str) -> Entry:

@@ -61,6 +61,8 @@ def base_interpreter(
     environment = (
         ("PYTHONHOME", str(root / "usr")),
         ("PYTHONHASHSEED", "0"),
+        # The folder of the worker's script holds modules of this package, not of the interpreter.
+        ("PYTHONSAFEPATH", "1"),
         ("LC_ALL", "C.UTF-8"),
     )
     interpreter = Interpreter((*command, "-S", "-s", "-B"), environment)

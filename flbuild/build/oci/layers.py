@@ -31,7 +31,9 @@ def layer_key(layer: PlannedLayer, scheme: InstallScheme, interpreter_id: str | 
         "format": [LAYER_FORMAT, FORMAT, BYTECODE_FORMAT if interpreter_id else None],
         "interpreter": interpreter_id,
         "scheme": asdict(scheme),
-        "wheels": sorted([wheel.name, wheel.filename, wheel.sha256] for wheel in layer.wheels),
+        "wheels": sorted(
+            [wheel.name, wheel.filename, wheel.sha256, wheel.requested] for wheel in layer.wheels
+        ),
         "whiteouts": sorted(layer.whiteouts),
     }
     return sha256_bytes(json.dumps(decisive, sort_keys=True).encode())
@@ -87,11 +89,14 @@ class LayerMaker:
             installed, record_path = install_wheel(wheel, files[wheel.sha256], self._scheme)
             entries += installed
             records.append((record_path, wheel.name))
-        entries = refuse_conflicts(entries)
+        written = refuse_conflicts(entries)
+        compiled: dict[str, Entry] = {}
         if interpreter is not None:
             with self._progress.task(f"compile {layer.id}", unit="items") as task:
-                entries += compile_entries(entries, interpreter(), self._scheme, task)
+                compiled = compile_entries(written, interpreter(), self._scheme, task)
         owned: dict[str, list[Entry]] = {owner: [] for _, owner in records}
+        # A file that two distributions bring alike is written once, and stands in the RECORD of both.
         for entry in entries:
-            owned[entry.owner].append(entry)
-        return [*entries, *(record(path, owned[owner], self._scheme, owner) for path, owner in records)]
+            owned[entry.owner] += [entry, *([compiled[entry.path]] if entry.path in compiled else [])]
+        own = (record(path, owned[owner], self._scheme, owner) for path, owner in records)
+        return [*written, *compiled.values(), *own]

@@ -86,12 +86,19 @@ def _write(image: BuiltImage, folder: Path, tag: str, fetch: Callable[[Blob, Pat
         if layer.path is None:
             fetch(layer, target)
         else:
-            # A copy, not a link: whoever changes the layout must not change the cache.
-            shutil.copyfile(layer.path, target)
+            _link_or_copy(layer.path, target)
     (blobs / _name(image.config_digest)).write_bytes(image.config)
     (blobs / _name(image.manifest_digest)).write_bytes(image.manifest)
     (folder / "oci-layout").write_bytes(LAYOUT)
     (folder / "index.json").write_bytes(_index(image, tag))
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    """Share the file with the cache where one file system holds both; the cache notices a change of it."""
+    try:
+        target.hardlink_to(source)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def _index(image: BuiltImage, tag: str) -> bytes:
