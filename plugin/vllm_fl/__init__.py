@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import multiprocessing
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
@@ -67,16 +66,6 @@ def _declare_variables() -> None:
             vllm.envs.environment_variables.setdefault(name, functools.partial(os.environ.get, name))
 
 
-def _warn_about_misspelled_variables() -> None:
-    from vllm_fl.envs import misspelled
-
-    if multiprocessing.parent_process() is not None:
-        return  # the parent has said it
-    for name, nearest in misspelled().items():
-        hint = f"; did you mean {nearest}?" if nearest else ""
-        logger.warning("%s is not a variable of vllm-plugin-fl and has no effect%s", name, hint)
-
-
 @_reported
 def register() -> str | None:
     """Choose the platform class for this process (entry point ``vllm.platform_plugins``).
@@ -97,7 +86,8 @@ def register() -> str | None:
 def register_model() -> None:
     """Register layers and operators (entry point ``vllm.general_plugins``), in every vLLM process.
 
-    Does nothing when vLLM runs on a platform that is not this plugin's.
+    Does nothing when vLLM runs on a platform that is not this plugin's. Raises ValueError or
+    FileNotFoundError for a bad variable or policy file, long before a worker needs it.
     """
     if _select_device() is None:
         return
@@ -105,8 +95,7 @@ def register_model() -> None:
 
     if getattr(type(current_platform), "fl_device", None) is None:
         return
-    _warn_about_misspelled_variables()
-    from vllm_fl import envs
+    from vllm_fl.dispatch.settings import load_settings
     from vllm_fl.ops import register_layers
 
-    register_layers(envs.read())
+    register_layers(load_settings().environment)

@@ -80,14 +80,14 @@ def test_entry_points_load_in_an_empty_environment(environment: Path, tmp_path: 
     code = (
         "import json\n"
         "from importlib.metadata import entry_points, requires\n"
-        "points = [e for e in entry_points() if e.group.startswith('vllm.')]\n"
-        "found = {e.group: [e.name, e.load().__name__] for e in points}\n"
+        "groups = ['vllm.platform_plugins', 'vllm.general_plugins']\n"
+        "found = {g: [[e.name, e.load().__name__] for e in entry_points(group=g)] for g in groups}\n"
         "print(json.dumps([found, requires('vllm-plugin-fl')]))\n"
     )
     found, requirements = json.loads(run(environment, *ISOLATED, code, cwd=tmp_path))
     assert found == {
-        "vllm.platform_plugins": ["fl", "register"],
-        "vllm.general_plugins": ["fl", "register_model"],
+        "vllm.platform_plugins": [["fl", "register"]],
+        "vllm.general_plugins": [["fl", "register_model"]],
     }
     assert requirements == ["pyyaml>=6.0"]
 

@@ -19,7 +19,7 @@ from vllm.v1.worker.workspace import init_workspace_manager
 
 from vllm_fl.compat import apply_patches
 from vllm_fl.devices.base import Device
-from vllm_fl.dispatch import start_worker_runtime
+from vllm_fl.dispatch import agree_with_other_ranks, start_worker_runtime
 
 if TYPE_CHECKING:
     from vllm.config import ParallelConfig
@@ -124,6 +124,7 @@ class WorkerFL(Worker):
 
     def compile_or_warm_up_model(self) -> CompilationTimes:
         # Nothing is compiled; the profile run already executed the model once.
+        agree_with_other_ranks()
         set_random_seed(self.model_config.seed)
         return CompilationTimes(language_model=0.0, encoder=0.0)
 
@@ -142,3 +143,8 @@ class NvidiaWorkerFL(Worker):
         torch.accelerator.set_device_index(current_platform.logical_device_id_to_visible_device_id(rank))
         start_worker_runtime(self.rank)
         super().init_device()
+
+    def compile_or_warm_up_model(self) -> CompilationTimes:
+        # Before graphs are captured: what a graph calls cannot be changed afterwards.
+        agree_with_other_ranks()
+        return super().compile_or_warm_up_model()

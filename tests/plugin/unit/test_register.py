@@ -158,7 +158,5 @@ def test_B14_layers_register_twice_after_vllm_compilation_without_vendor_librari
         "vllm_fl.register_model(); vllm_fl.register_model(); "
         "assert not {'flag_gems', 'torch_npu'} & sys.modules.keys(); print('DONE')"
     )
-    done = run(code, plugin_environment, VLLM_FL_PLATFROM="cpu")
+    done = run(code, plugin_environment)
     assert "DONE" in done.stdout, done.stderr
-    assert "VLLM_FL_PLATFROM is not a variable" in done.stderr
-    assert "did you mean VLLM_FL_PLATFORM?" in done.stderr
