@@ -8,19 +8,20 @@ Needs neither torch nor vLLM, nor the plugin installed. The last line of output 
     overhead_us_threads     the same while four threads call at once, per call
     direct_us, bound_us     the two calls themselves
 
-A round calls each kind in turn, so that a busy machine slows both alike; the figure is the median of the
-differences between rounds.
+A round times each kind in turn, for less than a millisecond, so that a busy machine slows all alike or hits
+few rounds; the figure is the median of the differences within rounds.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,16 +60,19 @@ def seconds(call: Call, count: int) -> float:
     return time.perf_counter() - started
 
 
-def compare(call: Call, rounds: int, count: int) -> tuple[float, float, float]:
-    """Medians of the direct call, the bound call and their difference, in microseconds."""
-    direct, bound = [], []
-    seconds(call, count)
-    for number in range(rounds):
-        pair = [(direct, function), (bound, call)]
-        for times, target in pair if number % 2 else reversed(pair):
-            times.append(seconds(target, count) / count * 1e6)
-    differences = [b - d for b, d in zip(bound, direct, strict=True)]
-    return statistics.median(direct), statistics.median(bound), statistics.median(differences)
+def compare(calls: Sequence[Call], rounds: int, count: int) -> list[list[float]]:
+    """Microseconds per call: for every call a list of rounds, which time all of them in changing order."""
+    times: list[list[float]] = [[] for _ in calls]
+    order = list(range(len(calls)))
+    for _ in range(rounds):
+        order.append(order.pop(0))
+        for position in order:
+            times[position].append(seconds(calls[position], count) / count * 1e6)
+    return times
+
+
+def median_difference(times: Sequence[float], others: Sequence[float]) -> float:
+    return statistics.median(a - b for a, b in zip(times, others, strict=True))
 
 
 def compare_threads(call: Call, threads: int, rounds: int, count: int) -> float:
@@ -102,13 +106,14 @@ def compare_threads(call: Call, threads: int, rounds: int, count: int) -> float:
 
 def measure(rounds: int, count: int) -> dict[str, float]:
     few, many = bound_call(10), bound_call(1000)
-    direct, bound, overhead = compare(few, rounds, count)
+    gc.disable()
+    direct, bound, among_many = compare((function, few, many), rounds, count)
     return {
-        "overhead_us": overhead,
-        "overhead_us_1000_ops": compare(many, rounds, count)[2],
-        "overhead_us_threads": compare_threads(few, 4, rounds, count),
-        "direct_us": direct,
-        "bound_us": bound,
+        "overhead_us": median_difference(bound, direct),
+        "overhead_us_1000_ops": median_difference(among_many, direct),
+        "overhead_us_threads": compare_threads(few, 4, rounds // 20, count * 4),
+        "direct_us": statistics.median(direct),
+        "bound_us": statistics.median(bound),
     }
 
 
@@ -117,8 +122,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--json", action="store_true", help="print the JSON object only")
-    parser.add_argument("--rounds", type=int, default=51, help="rounds of each measurement")
-    parser.add_argument("--count", type=int, default=5000, help="calls per round")
+    parser.add_argument("--rounds", type=int, default=1001, help="rounds of each measurement")
+    parser.add_argument("--count", type=int, default=500, help="calls per round")
     options = parser.parse_args()
     figures = {name: round(value, 4) for name, value in measure(options.rounds, options.count).items()}
     if not options.json:
