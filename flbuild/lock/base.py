@@ -9,15 +9,13 @@ from typing import Protocol
 from packaging.version import InvalidVersion, Version
 
 from flbuild.errors import HostError, PolicyError, RecipeError, RemoteGoneError
-from flbuild.lock.missing import unresolved, warn_unresolved
+from flbuild.lock.missing import Missing, missing
 from flbuild.lock.model import (
     BaseDistribution,
     LockedBase,
     LockedDebianBase,
     LockedImageBase,
-    Unresolved,
 )
-from flbuild.progress import Progress
 from flbuild.recipe.model import DebianBase, ImageBase, Recipe
 
 ASSUMED_GLIBC = "2.35"
@@ -39,37 +37,33 @@ class BaseResult:
     """A locked base, or why there is none."""
 
     base: LockedBase | None
-    unresolved: Unresolved | None = None
+    missing: Missing | None = None
 
 
 def lock_base(
     recipe: Recipe,
     old: LockedBase | None,
     locker: BaseLocker,
-    progress: Progress,
     *,
     refresh: bool = False,
-    allow_missing: bool = False,
     allow_kind_change: bool = False,
 ) -> BaseResult:
     """The base of a recipe: as locked, unless the recipe asks for another or `refresh` is set.
 
+    A base that cannot be had is marked as missing, if the lock has none that would do.
+
     Raises:
         PolicyError: what the tag names changed its kind, and `allow_kind_change` is false.
         RecipeError: the base does not carry what the recipe says it provides.
-        HostError, RemoteGoneError: it cannot be asked, and `allow_missing` is false.
     """
     if old is not None and not refresh and asks_for(recipe, old):
         return BaseResult(old)
     try:
         new = locker.lock(recipe)
     except (HostError, RemoteGoneError) as error:
-        if not allow_missing:
+        if old is not None and asks_for(recipe, old):
             raise
-        name, version, source = base_name(recipe)
-        missing = unresolved(name, version, source, error)
-        warn_unresolved(progress, missing, error)
-        return BaseResult(None, missing)
+        return BaseResult(None, missing(*base_name(recipe), error))
     if not allow_kind_change:
         _refuse_kind_change(recipe, old, new)
     _require_provided(recipe, new)

@@ -15,6 +15,7 @@ from flbuild.index.git import GitStore
 from flbuild.index.store import FileStore
 from flbuild.index.tags import Environment
 from flbuild.lock.base import ASSUMED_GLIBC, BaseLocker, BaseResult, lacks_files, lock_base, prune
+from flbuild.lock.missing import settle_missing
 from flbuild.lock.model import LockedFile, LockedImage
 from flbuild.lock.named import NamedPins, is_named
 from flbuild.lock.pin import Pinner
@@ -85,9 +86,7 @@ def lock_entry(
         recipe,
         old.base if old else None,
         services.bases,
-        services.progress,
         refresh=options.refresh_base,
-        allow_missing=options.allow_missing,
         allow_kind_change=options.allow_kind_change,
     )
     environment = environment_of(recipe, base, services.progress)
@@ -95,9 +94,9 @@ def lock_entry(
     pinner = Pinner(
         services.client, services.store, environment, services.progress, old=known, moving=options.upgrade
     )
-    named = NamedPins(services.client, pinner, services.progress).pin_all(
-        recipe.packages, allow_missing=options.allow_missing
-    )
+    named = NamedPins(services.client, pinner, services.progress).pin_all(recipe.packages)
+    gaps = _present([base.missing, *(item.missing for item in named)])
+    settle_missing(recipe.name, gaps, services.progress, allowed=options.allow_missing)
     built = Sources(
         services.client,
         services.store,
@@ -110,10 +109,10 @@ def lock_entry(
         rebuild=tools.changed,
     ).lock_all(recipe, environment, allow_missing=options.allow_missing)
 
-    missing = _present([*(item.unresolved for item in named), *(item.unresolved for item in built)])
+    lost = _present([*(item.missing for item in named), *(item.missing for item in built)])
     fixed = _present([*(item.fixed for item in named), *(item.fixed for item in built)])
     # What is missing must not be found elsewhere: its place in the closure is taken all the same.
-    fixed += [Fixed.without_requirements(item.name, item.version) for item in missing]
+    fixed += [Fixed.without_requirements(item.entry.name, item.entry.version) for item in lost]
     fixed += [Fixed.without_requirements(name, version) for name, version in recipe.base.provides.items()]
     question = Question(
         environment,
@@ -138,7 +137,7 @@ def lock_entry(
         sources=sources,
         packages=packages,
         targets=targets,
-        unresolved=tuple(_present([base.unresolved, *missing])),
+        unresolved=tuple(item.entry for item in _present([base.missing, *lost])),
         outputs=old.outputs if old else (),
     )
     return with_inventory(recipe, image, services.bases)

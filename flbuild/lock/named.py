@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from packaging.version import InvalidVersion, Version
 
-from flbuild.errors import FlbuildError, HostError, RecipeError, RemoteGoneError
+from flbuild.errors import HostError, RecipeError, RemoteGoneError
 from flbuild.index.client import IndexClient, IndexFile
-from flbuild.lock.missing import unresolved, warn_unresolved
-from flbuild.lock.model import LockedFile, Unresolved
+from flbuild.lock.missing import Missing, missing
+from flbuild.lock.model import LockedFile
 from flbuild.lock.pin import Pinner
 from flbuild.lock.resolve import INDEX, Candidate
 from flbuild.lock.stub import Fixed
@@ -23,10 +23,9 @@ from flbuild.settings import index_variable
 class Named:
     """A pin from a named index and what it requires, or why there is none."""
 
-    file: LockedFile | None
-    fixed: Fixed | None
-    unresolved: Unresolved | None
-    error: FlbuildError | None
+    file: LockedFile | None = None
+    fixed: Fixed | None = None
+    missing: Missing | None = None
 
 
 class NamedPins:
@@ -41,31 +40,21 @@ class NamedPins:
         self._pinner = pinner
         self._progress = progress
 
-    def pin_all(self, packages: Iterable[Package], *, allow_missing: bool) -> tuple[Named, ...]:
-        """Pins of every package whose index is not the public one.
+    def pin_all(self, packages: Iterable[Package]) -> tuple[Named, ...]:
+        """Pins of every package whose index is not the public one; what cannot be had is marked.
 
         Raises:
-            HostError, RemoteGoneError: something is missing and `allow_missing` is false; names all of it.
             RecipeError: a version is there, but no wheel of it fits the image.
         """
-        wanted = [package for package in packages if is_named(package)]
-        found = tuple(self._pin(package) for package in wanted)
-        errors = [item.error for item in found if item.error is not None]
-        if errors and not allow_missing:
-            raise _joined(errors)
-        for item in found:
-            if item.unresolved is not None and item.error is not None:
-                warn_unresolved(self._progress, item.unresolved, item.error)
-        return found
+        return tuple(self._pin(package) for package in packages if is_named(package))
 
     def _pin(self, package: Package) -> Named:
         index = package.index or INDEX
         try:
             file = self._pinner.kept(package.name, package.version, index) or self._look_up(package, index)
         except (HostError, RemoteGoneError) as error:
-            missing = unresolved(package.name, package.version, index, error)
-            return Named(None, None, missing, error)
-        return Named(file, Fixed(file.name, file.version, self._pinner.metadata(file)), None, None)
+            return Named(missing=missing(package.name, package.version, index, error))
+        return Named(file, Fixed(file.name, file.version, self._pinner.metadata(file)))
 
     def _look_up(self, package: Package, index: str) -> LockedFile:
         try:
@@ -120,12 +109,3 @@ def _parsed(version: str) -> Version | None:
 def _order(version: str) -> tuple[bool, Version]:
     parsed = _parsed(version)
     return parsed is not None, parsed or Version("0")
-
-
-def _joined(errors: list[FlbuildError]) -> FlbuildError:
-    """One error for all that is missing, of the class of the first."""
-    first = errors[0]
-    others = "; ".join(error.what for error in errors[1:])
-    cause = "; ".join(part for part in (first.cause, f"also: {others}" if others else None) if part)
-    remedy = f"{first.remedy or 'retry later'}; or record what is missing with flbuild lock --allow-missing"
-    return type(first)(first.what, cause=cause or None, remedy=remedy)

@@ -15,8 +15,8 @@ from flbuild.index.git import GitStore, archive_sha256
 from flbuild.index.store import FileRef, FileStore
 from flbuild.index.tags import Environment
 from flbuild.index.wheels import check_wheel, read_facts
-from flbuild.lock.missing import unresolved, warn_unresolved
-from flbuild.lock.model import GitSource, LockedFile, LockedSource, SourceFile, Unresolved
+from flbuild.lock.missing import Missing, missing, settle_missing
+from flbuild.lock.model import GitSource, LockedFile, LockedSource, SourceFile
 from flbuild.lock.pin import refuse
 from flbuild.lock.resolve import INDEX
 from flbuild.lock.stub import Fixed
@@ -60,7 +60,7 @@ class Built:
 
     locked: LockedSource | None = None
     fixed: Fixed | None = None
-    unresolved: Unresolved | None = None
+    missing: Missing | None = None
 
 
 class Sources:
@@ -97,38 +97,29 @@ class Sources:
         self._rebuild = rebuild
 
     def lock_all(self, recipe: Recipe, environment: Environment, *, allow_missing: bool) -> tuple[Built, ...]:
-        """Every source of a recipe.
+        """Every source of a recipe. All are found before the first is built.
 
         Raises:
             HostError, RemoteGoneError: a source is missing, and `allow_missing` is false.
-            RemoteMovedError: the index lists another sdist, or the tag another commit, than the locked one.
-            BuildError: a source does not build, or not to the version that the recipe names.
+            RemoteMovedError: a tag names another commit than the locked one.
+            BuildError: a source does not build.
         """
-        built = []
-        if builds_vllm(recipe):
-            built.append(self._attempt(recipe, environment, None, allow_missing=allow_missing))
-        for package in recipe.packages:
-            if package.git is not None:
-                built.append(self._attempt(recipe, environment, package, allow_missing=allow_missing))
-        return tuple(built)
+        found = [self._find(recipe)] if builds_vllm(recipe) else []
+        found += [self._find(recipe, package) for package in recipe.packages if package.git is not None]
+        gaps = [item for item in found if isinstance(item, Missing)]
+        settle_missing(recipe.name, gaps, self._progress, allowed=allow_missing)
+        return tuple(
+            Built(missing=item) if isinstance(item, Missing) else self._lock(item, environment)
+            for item in found
+        )
 
-    def _attempt(
-        self, recipe: Recipe, environment: Environment, package: Package | None, *, allow_missing: bool
-    ) -> Built:
+    def _find(self, recipe: Recipe, package: Package | None = None) -> Unbuilt | Missing:
         try:
-            unbuilt = self._vllm(recipe) if package is None else self._from_git(package)
+            return self._vllm(recipe) if package is None else self._from_git(package)
         except (HostError, RemoteGoneError) as error:
-            if not allow_missing:
-                raise
-            name, version, source = (
-                (package.name, package.version, package.git or "")
-                if package is not None
-                else (VLLM, recipe.vllm.local_version, INDEX)
-            )
-            missing = unresolved(name, version, source, error)
-            warn_unresolved(self._progress, missing, error)
-            return Built(unresolved=missing)
-        return self._lock(unbuilt, environment)
+            if package is None:
+                return missing(VLLM, recipe.vllm.local_version, INDEX, error)
+            return missing(package.name, package.version, package.git or "", error)
 
     def _vllm(self, recipe: Recipe) -> Unbuilt:
         """vLLM's own metadata depend on the device it is built for, so the published wheel tells nothing."""

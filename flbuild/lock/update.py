@@ -111,9 +111,7 @@ def _with_new_base(
         recipe,
         old.base,
         services.bases,
-        services.progress,
         refresh=True,
-        allow_missing=options.allow_missing,
         allow_kind_change=options.allow_kind_change,
     )
     if result.base is None:
