@@ -1,0 +1,1 @@
+"""Attention in plain torch: paged attention and multi-head latent attention."""

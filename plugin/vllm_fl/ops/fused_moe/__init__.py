@@ -1,0 +1,1 @@
+"""Routing and unquantized experts of mixture-of-experts layers, in plain torch."""
