@@ -28,7 +28,9 @@ def read_remote(http: Http, url: str, auth: tuple[str, str] | None) -> RemoteWhe
     """What a wheel at `url` says about itself; None if the server gives no parts of files."""
 
     def get(wanted: str) -> requests.Response:
-        return http.get(url, headers={"Range": f"bytes={wanted}", "Accept-Encoding": "identity"}, auth=auth)
+        headers = {"Range": f"bytes={wanted}", "Accept-Encoding": "identity"}
+        # Streamed, so that a server that answers with the whole file is not listened to.
+        return http.get(url, headers=headers, auth=auth, stream=True)
 
     try:
         with ZipFile(RangeFile(get)) as archive:
@@ -89,5 +91,6 @@ class RangeFile(io.RawIOBase):
     def _part(self, wanted: str) -> requests.Response:
         response = self._get(wanted)
         if response.status_code != 206:
+            response.close()
             raise OSError(f"status {response.status_code} instead of a part of the file")
         return response

@@ -4,6 +4,7 @@ import pytest
 from pydantic import SecretStr
 
 from flbuild.errors import HostError, RecipeError, UnreachableError
+from flbuild.files import sha256_bytes
 from flbuild.index.tags import Environment
 from flbuild.lock.resolve import Question, Resolver, pins, uv_platform
 from flbuild.lock.stub import Fixed
@@ -171,6 +172,15 @@ def test_a_local_simple_tree_is_resolved_against(tmp_path, make_wheel, warm_sett
     path.with_name("index.html").write_text(f'<a href="{path.name}">{path.name}</a>')
     (found,) = Resolver(warm_settings(pypi=tmp_path / "tree")).resolve(Question(IMAGE, ("lib",)))
     assert [wheel.location for wheel in found.wheels] == [str(path)]
+
+
+def test_the_hash_that_an_index_does_not_give_is_taken_from_the_file(publish, fake_index, warm_settings):
+    fake_index.html = True
+    served = publish("lib", "1.0+local", index="pypi")
+    served.listed = None
+    (found,) = Resolver(warm_settings(pypi=fake_index.url())).resolve(Question(IMAGE, ("lib",)))
+    assert [wheel.filename for wheel in found.wheels] == [served.filename]
+    assert [wheel.sha256 for wheel in found.wheels] == [sha256_bytes(served.body)]
 
 
 def test_the_users_own_uv_settings_change_nothing(publish, fake_index, warm_settings, monkeypatch):
