@@ -17,8 +17,8 @@ from flbuild.errors import HostError, RemoteGoneError, RemoteMovedError, Unreach
 from flbuild.files import CHUNK, sha256_bytes
 from flbuild.settings import Settings, redact, redact_url
 
-_ARCHIVE_CONFIG = ("-c", "tar.umask=0022", "-c", "core.autocrlf=false", "-c", "core.eol=lf")
-"""What a user may have set that would change an archive's bytes."""
+_ARCHIVE_CONFIG = ("-c", "tar.umask=0002", "-c", "core.autocrlf=false", "-c", "core.eol=lf")
+"""Git's defaults, for what a user may have set that would change an archive's bytes."""
 
 _ABSENT = ("not our ref", "unadvertised object", "couldn't find remote ref", "no such remote ref")
 
