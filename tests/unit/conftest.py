@@ -6,8 +6,10 @@ import base64
 import hashlib
 import json
 import threading
+import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -77,6 +79,8 @@ class FakeIndex:
     answers: dict[str, list[int]] = field(default_factory=dict)
     cut_after: dict[str, list[int]] = field(default_factory=dict)
     html: bool = False
+    ranges: bool = True
+    slow: float = 0.0
     password: str | None = None
 
     def url(self, index: str = "pypi") -> str:
@@ -152,7 +156,7 @@ def _handler(index: FakeIndex) -> type[BaseHTTPRequestHandler]:
         def send_file(self, served: Served) -> None:
             size = len(served.body)
             start, end, status = 0, size - 1, 200
-            if wanted := self.headers.get("Range"):
+            if (wanted := self.headers.get("Range")) and index.ranges:
                 first, _, last = wanted.removeprefix("bytes=").partition("-")
                 start = int(first) if first else max(0, size - int(last))
                 end = min(int(last), size - 1) if first and last else size - 1
@@ -183,7 +187,11 @@ def _handler(index: FakeIndex) -> type[BaseHTTPRequestHandler]:
                 self.wfile.write(body[: cuts.pop(0)])
                 self.close_connection = True
                 return
-            self.wfile.write(body)
+            # `slow` is in seconds for each piece; a reader that was killed meanwhile is no error here.
+            with suppress(ConnectionError):
+                for start in range(0, len(body), 1 << 17):
+                    self.wfile.write(body[start : start + (1 << 17)])
+                    time.sleep(index.slow)
 
     return Handler
 

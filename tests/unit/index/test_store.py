@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import os
+import random
+import subprocess
+import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -139,6 +143,22 @@ def test_the_beginning_of_another_file_is_thrown_away(wheel, fake_index, make_se
     assert store_for(settings).fetch(locked).read_bytes() == wheel.read_bytes()
 
 
+def test_a_server_that_cannot_continue_is_asked_for_all_of_it(wheel, fake_index, make_settings):
+    served = fake_index.add(wheel)
+    fake_index.ranges = False
+    fake_index.cut_after[served.filename] = [1 << 20]
+    path = store_for(make_settings(pypi=fake_index.url())).fetch(reference(wheel))
+    assert path.read_bytes() == wheel.read_bytes()
+    assert fake_index.asked("/files/") == 2
+
+
+def test_a_find_links_file_of_the_same_size_is_told_apart(wheel, make_settings):
+    locked = reference(wheel)
+    wheel.with_name("a-twin.whl").write_bytes(b"x" * locked.size)
+    settings = make_settings(pypi="http://127.0.0.1:9/simple", find_links=[wheel.parent])
+    assert sha256_file(store_for(settings).fetch(locked)) == locked.sha256
+
+
 def test_a_damaged_stored_file_is_fetched_again(wheel, fake_index, make_settings):
     fake_index.add(wheel)
     store = store_for(make_settings(pypi=fake_index.url()))
@@ -195,3 +215,42 @@ def test_one_file_wanted_many_times_at_once_is_fetched_once(wheel, fake_index, m
         paths = set(pool.map(lambda _: store_for(settings).fetch(reference(wheel)), range(6)))
     assert len(paths) == 1
     assert fake_index.asked("/files/") == 1
+
+
+FETCH = """
+import os, sys
+from flbuild.index.client import IndexClient
+from flbuild.index.store import FileRef, FileStore
+from flbuild.progress import Silent
+from flbuild.settings import load_settings
+
+settings = load_settings(None, os.environ)
+store = FileStore(settings, IndexClient(settings, Silent()), Silent())
+print("ready", flush=True)
+store.fetch(FileRef(sys.argv[1], "pypi", sys.argv[2], sys.argv[3], int(sys.argv[4])))
+"""
+
+
+def test_a_fetch_that_is_killed_leaves_no_half_file_and_the_next_one_continues(
+    wheel, fake_index, make_settings
+):
+    fake_index.add(wheel)
+    locked = reference(wheel)
+    settings = make_settings(pypi=fake_index.url())
+    final = settings.cache_dir / "files" / locked.sha256 / locked.filename
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith(("FLBUILD_", "PIP_"))},
+        "FLBUILD_CACHE_DIR": str(settings.cache_dir),
+        "FLBUILD_INDEX_PYPI_URL": fake_index.url(),
+    }
+    fake_index.slow = 0.1
+    for _ in range(2):
+        command = [sys.executable, "-c", FETCH, locked.name, locked.filename, locked.sha256, str(locked.size)]
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:
+            process.stdout.readline()
+            time.sleep(random.uniform(0.1, 1.0))
+            process.kill()
+        assert not final.exists()
+    fake_index.slow = 0
+    assert store_for(settings).fetch(locked).read_bytes() == wheel.read_bytes()
+    assert [path.name for path in sorted(final.parent.iterdir())] == [".lock", locked.filename]

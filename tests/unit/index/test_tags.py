@@ -66,7 +66,8 @@ def test_the_most_specific_wheel_is_the_best_whatever_the_order():
 
 
 def test_a_later_build_of_the_same_wheel_is_better():
-    assert BOOKWORM.best(["a-1-py3-none-any.whl", "a-1-2-py3-none-any.whl"]) == "a-1-2-py3-none-any.whl"
+    names = ["a-1-py3-none-any.whl", "a-1-8-py3-none-any.whl", "a-1-9-py3-none-any.whl"]
+    assert BOOKWORM.best(names) == BOOKWORM.best(names[::-1]) == names[2]
 
 
 def test_another_c_library_is_not_guessed_at():

@@ -15,9 +15,7 @@ def test_nothing_missing_is_nothing_to_say():
 
 
 def test_one_missing_input_keeps_its_message_and_offers_the_record():
-    with pytest.raises(
-        UnreachableError, match=r"(?s)away\n.*FLAGOS_URL.*lock ascend --allow-missing"
-    ):
+    with pytest.raises(UnreachableError, match=r"(?s)away\n.*FLAGOS_URL.*lock ascend --allow-missing"):
         settle_missing("ascend", [FLAGTREE], Silent(), allowed=False)
 
 

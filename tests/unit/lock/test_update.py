@@ -85,13 +85,22 @@ def test_upgrade_moves_the_named_distribution_and_nothing_else(demo):
     assert versions(demo.read().images["demo"].packages)["sympy"] == "1.0"
 
 
-def test_an_upgrade_that_needs_another_one_says_so(demo):
+def test_an_upgrade_that_needs_another_one_waits_for_it(demo):
     demo.lock()
-    demo.publish("helper", "1.0")
     demo.publish("regex", "2.0", requires=["sympy>=2"])
     demo.publish("sympy", "2.0")
     assert versions(demo.lock(upgrade=["regex"]).packages)["regex"] == "1.0"
     assert versions(demo.lock(upgrade=["regex", "sympy"]).packages)["regex"] == "2.0"
+
+
+def test_an_upgrade_that_cannot_be_had_without_another_one_is_refused(demo):
+    demo.lock()
+    demo.publish("regex", "2.0", requires=["sympy>=2"])
+    demo.publish("sympy", "2.0")
+    demo.edit("[pytest]", "[pytest, regex>=2]")
+    with pytest.raises(RecipeError, match=r"(?s)regex cannot move while everything else stays.*sympy"):
+        demo.lock(upgrade=["regex"])
+    assert versions(demo.lock(upgrade=["regex", "sympy"]).packages)["sympy"] == "2.0"
 
 
 def test_an_upgrade_of_something_unknown_offers_the_right_name(demo):
