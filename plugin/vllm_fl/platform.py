@@ -142,10 +142,6 @@ class PlatformFL(Platform):
         return cls.fl_device.communicator
 
     @classmethod
-    def get_punica_wrapper(cls) -> str:
-        return "vllm.lora.punica_wrapper.punica_cpu.PunicaWrapperCPU"
-
-    @classmethod
     def support_hybrid_kv_cache(cls) -> bool:
         return True
 

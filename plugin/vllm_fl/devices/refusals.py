@@ -37,16 +37,11 @@ def _foreign_attention_backend(config: VllmConfig) -> bool:
     return any(backend is not None and backend.name != "CUSTOM" for backend in chosen)
 
 
-def _moe_with_lora(config: VllmConfig) -> bool:
-    model = config.model_config
-    return config.lora_config is not None and model is not None and bool(model.is_moe)
-
-
 EAGER_OUT_OF_TREE: tuple[Refusal, ...] = (
     Refusal(
-        "--enable-lora with a mixture-of-experts model",
-        _moe_with_lora,
-        "the expert adapters are Triton kernels",
+        "--enable-lora",
+        lambda config: config.lora_config is not None,
+        "vLLM's torch kernels apply an adapter also to the requests without one in its batch",
         "Merge the adapter into the weights, or leave --enable-lora out",
     ),
     Refusal(

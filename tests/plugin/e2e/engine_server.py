@@ -1,9 +1,10 @@
 """Runs vLLM engines for the tests: one process for many checks, because importing vLLM takes seconds.
 
-Reads one JSON job per line from standard input and answers each with one line that starts with MARK. A job
-is ``{"engine": {LLM arguments}, "batches": [[{"prompt": [ids] | text, "sampling": {...}}, ...], ...]}``; the
-engine stays up for the next job with the same arguments. The answer is ``{"batches": ...}``, without
-batches ``{"models": [printed model of each worker]}``, or ``{"error": traceback}``.
+Reads one JSON job per line from standard input and answers each with one line that starts with MARK. A job is
+``{"engine": {LLM arguments}, "batches": [[request, ...], ...]}`` with requests ``{"prompt": [ids] | text,
+"sampling": {...}}``; the engine stays up for the next job with the same arguments. The answer is
+``{"batches": ...}``, without batches ``{"models": [printed model of each worker]}``, or
+``{"error": traceback}``.
 """
 
 from __future__ import annotations

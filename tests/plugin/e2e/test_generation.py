@@ -23,7 +23,7 @@ def test_references_are_decided_by_more_than_rounding(model: str, expected: Expe
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_v1_runner_equals_transformers_unchunked_without_prefix_cache(
+def test_B83_v1_runner_without_triton_or_compiler_equals_transformers_unchunked(
     model: str, engines: Engines, expected: Expected, arguments: Arguments
 ) -> None:
     cached = engines.greedy(arguments(model, enable_prefix_caching=False), expected(model), runs=2)
@@ -47,20 +47,26 @@ def test_v2_runner_equals_transformers(
 
 
 @pytest.mark.parametrize(
-    ("model", "expert_parallel"),
-    [("qwen3_moe", False), ("qwen3_moe", True), ("deepseek_v3", False), ("qwen3_next", False)],
+    ("model", "layout"),
+    [
+        ("qwen3", {"pipeline_parallel_size": 2}),
+        ("qwen3_moe", {"tensor_parallel_size": 2}),
+        ("qwen3_moe", {"tensor_parallel_size": 2, "enable_expert_parallel": True}),
+        ("deepseek_v3", {"tensor_parallel_size": 2}),
+        ("qwen3_next", {"tensor_parallel_size": 2}),
+    ],
+    ids=["qwen3-PP2", "qwen3_moe-TP2", "qwen3_moe-TP2-EP", "deepseek_v3-TP2", "qwen3_next-TP2"],
 )
-def test_two_tensor_parallel_ranks_equal_transformers(
-    model: str, expert_parallel: bool, parallel_engines: Engines, expected: Expected, arguments: Arguments
+def test_two_ranks_equal_transformers(
+    model: str, layout: dict[str, Any], parallel_engines: Engines, expected: Expected, arguments: Arguments
 ) -> None:
-    engine = arguments(model, tensor_parallel_size=2, enable_expert_parallel=expert_parallel)
-    parallel_engines.greedy(engine, expected(model))
+    parallel_engines.greedy(arguments(model, **layout), expected(model))
 
 
 def test_B55_workers_in_processes_of_their_own_use_the_replaced_layers(
     parallel_engines: Engines, arguments: Arguments
 ) -> None:
-    engine = arguments("qwen3_next", tensor_parallel_size=2, enable_expert_parallel=False)
+    engine = arguments("qwen3_next", tensor_parallel_size=2)
     models = parallel_engines.models(engine)
     assert len(models) == 2
     assert all("): QwenGatedDeltaNetAttentionFL(" in model for model in models)

@@ -135,7 +135,9 @@ def test_B102_platform_defaults_the_plugin_relies_on() -> None:
     assert platform.has_device_capability(80) is False
 
 
-def test_the_nvidia_platform_needs_no_ascend_module(plugin_environment: dict[str, str]) -> None:
+def test_the_nvidia_platform_only_adds_our_worker_and_needs_no_ascend_module(
+    plugin_environment: dict[str, str],
+) -> None:
     code = (
         "import sys, types\n"
         # Kernels the empty build of vLLM does not have.
@@ -145,7 +147,12 @@ def test_the_nvidia_platform_needs_no_ascend_module(plugin_environment: dict[str
         "        assert not (name.startswith('vllm_fl') and 'ascend' in name), name\n"
         "sys.meta_path.insert(0, Refuse())\n"
         "import vllm_fl.nvidia_platform as n\n"
-        "assert n.NvidiaPlatformFL.fl_device.names == ('nvidia', 'cuda')\n"
+        "n.CudaPlatform.check_and_update_config = classmethod(lambda cls, config: None)\n"
+        "config = types.SimpleNamespace(parallel_config=types.SimpleNamespace(worker_cls='auto'))\n"
+        "for _ in range(2):\n"
+        "    n.NvidiaPlatformFL.check_and_update_config(config)\n"
+        "    assert config.parallel_config.worker_cls == 'vllm_fl.worker.worker.NvidiaWorkerFL'\n"
+        "assert n.NvidiaPlatformFL().is_cuda_alike()\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -58,7 +58,7 @@ def configure(checkpoint: Callable[[str], Path]) -> Configure:
             },
             "--speculative-config",
         ),
-        ("qwen3_moe", {"enable_lora": True}, "--enable-lora"),
+        ("qwen3", {"enable_lora": True}, "--enable-lora"),
         ("qwen3_moe", {"data_parallel_size": 2}, "--data-parallel-size"),
         ("qwen3", {"enable_sleep_mode": True}, "Sleep mode"),
         (
