@@ -11,7 +11,7 @@ from flbuild.plan.layers import make_layers
 from flbuild.plan.model import InstallScheme, Plan, PlannedConfig, PlannedLayer, PlannedUnresolved
 from flbuild.plan.tag import expand_tag
 from flbuild.recipe.model import DebianBase, Recipe
-from flbuild.recipe.targets import target_chain
+from flbuild.recipe.targets import expand_target
 from flbuild.wheel.model import BuiltWheel, PluginFacts
 
 _OCI = "org.opencontainers.image"
@@ -26,7 +26,7 @@ def make_plan(recipe: Recipe, locked: LockedImage, target: str, plugin: PluginFa
         UsageError: the recipe has no such target.
         LockStaleError: the lock does not list the files of something that leaves the base.
     """
-    target_chain(recipe, target)
+    expand_target(recipe, target)
     os, _, architecture = recipe.platform.partition("/")
     created = datetime.fromtimestamp(plugin.epoch, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     scheme = _scheme(recipe)
