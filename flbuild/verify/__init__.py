@@ -1,0 +1,1 @@
+"""Verification: what was published is what was locked. One module per check."""

@@ -1,0 +1,97 @@
+"""What `pip check` says, against the list of reviewed exceptions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from flbuild.finding import Finding
+from flbuild.verify.context import Verification
+
+CHECK = "requirements"
+_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+
+
+def requirements(verification: Verification) -> Iterator[Finding]:
+    """Unmet requirements of what is installed; a waiver takes one away, and must be needed and in force."""
+    waivers = {waiver.subject: waiver for waiver in verification.recipe.waivers if waiver.check == CHECK}
+    used = set()
+    for subject, message in unmet(verification):
+        waiver = waivers.get(subject)
+        if waiver is None:
+            yield Finding(
+                "error",
+                CHECK,
+                subject,
+                message,
+                "choose versions that agree, or add a reviewed waiver to the recipe",
+            )
+            continue
+        used.add(subject)
+        if waiver.expires < verification.today:
+            yield Finding(
+                "error",
+                CHECK,
+                subject,
+                f"{message}; its waiver expired on {waiver.expires}",
+                "review it again, and renew or drop the waiver",
+            )
+    for subject, waiver in waivers.items():
+        if subject not in used:
+            yield Finding(
+                "warning", CHECK, subject, f"the waiver is not needed: {waiver.reason}", "drop the waiver"
+            )
+
+
+def unmet(verification: Verification) -> Iterator[tuple[str, str]]:
+    """Pairs of `DIST needs REQUIREMENT` and what is wrong; requirements of extras do not count."""
+    have = {item.name: item.version for item in verification.installed}
+    for package in verification.recipe.packages:
+        for module, version in package.provides_modules.items():
+            # A distribution that owns another one's module stands in for it.
+            have.setdefault(str(canonicalize_name(module)), version)
+    environment = marker_environment(verification.recipe.platform, verification.recipe.python.version)
+    for item in verification.installed:
+        for text in item.requires:
+            try:
+                requirement = Requirement(text)
+            except InvalidRequirement:
+                yield f"{item.name} needs {text}", "the requirement cannot be read"
+                continue
+            if requirement.marker is not None and not requirement.marker.evaluate(environment):
+                continue
+            subject = f"{item.name} needs {requirement.name}{requirement.specifier}"
+            found = have.get(str(canonicalize_name(requirement.name)))
+            if found is None:
+                yield subject, f"{requirement.name} is not installed"
+            elif not _satisfies(requirement, found):
+                yield subject, f"{requirement.name} {found} is installed"
+
+
+def marker_environment(platform: str, python: str) -> dict[str, str]:
+    """The values of environment markers inside the image (PEP 508)."""
+    machine = _MACHINES[platform.removeprefix("linux/")]
+    return {
+        "extra": "",
+        "implementation_name": "cpython",
+        "implementation_version": f"{python}.0",
+        "os_name": "posix",
+        "platform_machine": machine,
+        "platform_python_implementation": "CPython",
+        "platform_release": "",
+        "platform_system": "Linux",
+        "platform_version": "",
+        "python_full_version": f"{python}.0",
+        "python_version": python,
+        "sys_platform": "linux",
+    }
+
+
+def _satisfies(requirement: Requirement, version: str) -> bool:
+    try:
+        return requirement.specifier.contains(Version(version), prereleases=True)
+    except InvalidVersion:
+        return not requirement.specifier
