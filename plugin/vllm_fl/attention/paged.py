@@ -41,6 +41,16 @@ class PagedMetadata(AttentionMetadata):
     _plans: dict[tuple[bool, int | None], tuple[Batch, ...]] = field(default_factory=dict)
     _slots: dict[tuple[int | None, int], list[torch.Tensor]] = field(default_factory=dict)
 
+    def requests(self, first: int, end: int) -> PagedMetadata:
+        """The step of requests ``first`` to ``end`` alone, their rows counted from zero."""
+        starts = self.query_starts[first : end + 1]
+        return PagedMetadata(
+            [start - starts[0] for start in starts],
+            self.lengths[first:end],
+            self.block_table[first:end],
+            self.causal,
+        )
+
     def plan(self, window: int | None, *, encoder: bool = False) -> tuple[Batch, ...]:
         """The batches a layer with this window runs."""
         key = (encoder, window)
@@ -64,7 +74,7 @@ class PagedMetadata(AttentionMetadata):
 
 
 def cache_slots(block_table: torch.Tensor, batch: Batch, block_size: int) -> torch.Tensor:
-    """Slots of a batch's keys, (batch * keys,) int64; position p is in the sequence's block p // block_size."""
+    """Slots of the keys of a batch, flat, int64: position p is in block p // block_size of its request."""
     positions = batch.key_positions
     table = block_table.index_select(0, batch.requests)
     blocks = table.gather(1, positions // block_size).to(torch.int64)
@@ -80,7 +90,7 @@ def read_cache(cache: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
 
 
 def write_cache(cache: torch.Tensor, slots: torch.Tensor, rows: torch.Tensor) -> None:
-    """Store the first n of ``rows`` (tokens, ...) at ``slots`` (n,) of ``cache``; negative slots are skipped."""
+    """Store the first n ``rows`` (tokens, ...) at ``slots`` (n,) of ``cache``; negative ones are skipped."""
     kept = slots >= 0
     slots = slots[kept]
     rows = rows[: kept.shape[0]][kept].to(cache.dtype)

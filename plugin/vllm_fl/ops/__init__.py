@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from vllm_fl.envs import Environment
 
-LAYERS = (
+LAYERS: tuple[tuple[str | None, str, str], ...] = (
+    (None, "QwenGatedDeltaNetAttention", "vllm_fl.ops.gdn.QwenGatedDeltaNetAttentionFL"),
     (
         "unquantized_fused_moe_method",
         "UnquantizedFusedMoEMethod",
@@ -22,12 +23,17 @@ def register_layers(environment: Environment) -> None:
     from vllm.model_executor.custom_op import op_registry_oot
     from vllm.platforms import current_platform
     from vllm.utils.import_utils import resolve_obj_by_qualname
+    from vllm.v1.attention.backends.mla.prefill.registry import (
+        MLAPrefillBackendEnum,
+        register_mla_prefill_backend,
+    )
 
     from vllm_fl.ops.clib import define_missing_operators
 
     if not current_platform.is_out_of_tree():
         return
     define_missing_operators()
+    register_mla_prefill_backend(MLAPrefillBackendEnum.FLASH_ATTN, "vllm_fl.attention.mla.InlinePrefill")
     for name, replaced, ours in LAYERS:
         if name is not None and not environment.oot_layer_enabled(name):
             continue

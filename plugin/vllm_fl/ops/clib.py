@@ -140,8 +140,8 @@ def moe_align_block_size(
 ) -> None:
     """Place routes by expert, each expert's places rounded up to whole blocks.
 
-    Fills the route in each place (the number of routes where there is none), the expert of each block (-1 past
-    the last used block) and the number of used places.
+    Fills the route in each place (the number of routes where there is none), the expert of each block (-1
+    past the last used block) and the number of used places.
     """
     if maybe_expert_map is not None:
         maybe_expert_map = maybe_expert_map[:num_experts]
