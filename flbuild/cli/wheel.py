@@ -41,6 +41,7 @@ app = typer.Typer(
 )
 
 Output = Annotated[Path, typer.Option("--output", help="Folder for the wheel; made if it is missing.")]
+Image = Annotated[str | None, typer.Option("--image", help="Whose source to build, if images differ.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -67,14 +68,25 @@ def build_plugin_wheel(
     _deliver(wheel, output, extra, as_json=as_json)
 
 
+@app.command("vllm-empty")
+def build_vllm_wheel(output: Output, image: Image = None, as_json: Json = False) -> None:
+    """Build vLLM without device code from its locked sdist."""
+    _build_source("vllm-empty", output, image, as_json=as_json)
+
+
 @app.command("source", hidden=True)
 def build_source_wheel(
-    name: Annotated[str, typer.Argument(help="For example vllm-empty.")],
+    name: Annotated[str, typer.Argument(help="For example flag-gems.")],
     output: Output,
-    image: Annotated[str | None, typer.Option("--image", help="Whose source, if images differ.")] = None,
+    image: Image = None,
     as_json: Json = False,
 ) -> None:
-    """Build a locked source; the wheel has the locked bytes, or this fails."""
+    """Build any locked source; what `flbuild wheel NAME` runs."""
+    _build_source(name, output, image, as_json=as_json)
+
+
+def _build_source(name: str, output: Path, image: str | None, *, as_json: bool) -> None:
+    """The wheel has the locked bytes, or this fails."""
     context = open_context()
     lock = read_lock(context.project.lock_path)
     source = locked_source(lock, name, image)
