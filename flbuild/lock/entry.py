@@ -219,7 +219,10 @@ def _close(
             if not texts:
                 extras[name] = ()
                 continue
-            found = resolve(replace(settled, requirements=(*question.requirements, *texts)), known=True)
+            # A target that has what all have together was answered with them.
+            whole = set(texts) == set(everything)
+            asked = replace(settled, requirements=(*question.requirements, *texts))
+            found = joint if whole else resolve(asked, known=True)
             extras[name] = tuple(item for item in found if item.name not in inside)
             task.advance(1)
     return closure, extras
