@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import posixpath
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from zipfile import ZipFile
@@ -44,7 +45,9 @@ def wheels(verification: Verification) -> Iterator[Finding]:
 def _differences(verification: Verification, item: Expected, path: Path) -> Iterator[str]:
     root = verification.site_packages
     with ZipFile(path) as archive:
-        (name,) = (member for member in archive.namelist() if member.endswith(".dist-info/RECORD"))
+        names = archive.namelist()
+        # One level deep: a wheel may carry other distributions inside itself.
+        (name,) = (path for path in names if re.fullmatch(r"[^/]+\.dist-info/RECORD", path))
         rows = list(csv.reader(io.StringIO(archive.read(name).decode("utf-8"))))
     info = posixpath.dirname(name)
     for row in rows:

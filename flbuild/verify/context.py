@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
@@ -16,6 +17,9 @@ from flbuild.lock.model import LockedFile, LockedImage, Output
 from flbuild.recipe.model import Recipe
 from flbuild.verify.files import FileView
 from flbuild.verify.subject import Subject
+
+_INSTALLED = re.compile(r"/(?:site|dist)-packages/[^/]+\.dist-info/METADATA$")
+"""Directly in a folder for packages: what lies deeper is a copy that a distribution carries for itself."""
 
 
 class WheelFinder(Protocol):
@@ -64,9 +68,7 @@ class Verification:
     @cached_property
     def installed(self) -> tuple[Installed, ...]:
         """Every Python distribution, sorted by name."""
-        found = [
-            self._read(path) for path in sorted(self.view.contents) if path.endswith(".dist-info/METADATA")
-        ]
+        found = [self._read(path) for path in sorted(self.view.contents) if _INSTALLED.search(path)]
         found += self._base_only({item.info for item in found})
         return tuple(sorted(found, key=lambda item: (item.name, item.info)))
 
