@@ -3,7 +3,7 @@
 Ranks fall back by one rule, but not on the same data: with experts spread over ranks, a kernel may meet a
 shape on one rank only. The rank that falls back alone then rounds differently from its peers. So after the
 profile run, which calls every operator, the ranks merge what they learned. A new failure after that is an
-error.
+error; an implementation may still decline a call by its shapes, which every rank judges alike.
 """
 
 from __future__ import annotations

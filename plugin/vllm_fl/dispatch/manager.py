@@ -19,7 +19,7 @@ from vllm_fl.dispatch.errors import allows_fallback
 from vllm_fl.dispatch.locks import ForkSafeLock
 from vllm_fl.dispatch.policy import Policy, override
 from vllm_fl.dispatch.registry import OpRegistry
-from vllm_fl.dispatch.types import OpImpl
+from vllm_fl.dispatch.types import DispatchUnsupported, OpImpl
 
 logger = logging.getLogger(__name__)
 
@@ -80,6 +80,7 @@ class OpManager:
         self._policy = policy or Policy()
         self._lock = ForkSafeLock()
         self._failed: dict[Failure, str] = {}
+        self._warned: set[Failure] = set()
         self._excluded: frozenset[ImplKey] = frozenset()
         self._reported: set[ImplKey] = set()
         self._announced: set[ImplKey] = set()
@@ -113,6 +114,7 @@ class OpManager:
             self._configure = None
             self._wrapper = None
             self._failed = {}
+            self._warned = set()
             self._excluded = frozenset()
             self._agreed = False
             self._reported = set()
@@ -276,30 +278,38 @@ class OpManager:
             )
         errors: list[tuple[OpImpl, Exception]] = []
         if first_error is not None:
-            errors.append((plan.impls[0], first_error))
-            candidates = tuple(impl for impl in candidates if impl is not plan.impls[0])
-            self._check_agreement(plan, candidates, first_error)
-        for position, impl in enumerate(candidates, 1):
+            candidates = self._after(plan.impls[0], first_error, candidates, errors)
+        while candidates:
+            impl = candidates[0]
             try:
                 result = plan.functions[impl.impl_id](*args, **kwargs)
             except Exception as error:
                 if plan.strict or not allows_fallback(error, impl):
                     raise
-                errors.append((impl, error))
-                self._check_agreement(plan, candidates[position:], error)
+                candidates = self._after(impl, error, candidates, errors)
                 continue
             if errors:
                 self._remember(errors, impl, dtype)
             return result
         raise self._exhausted(plan, errors) from errors[-1][1]
 
-    def _check_agreement(self, plan: Plan, rest: tuple[OpImpl, ...], error: Exception) -> None:
-        if self._agreed and rest:
+    def _after(
+        self,
+        impl: OpImpl,
+        error: Exception,
+        candidates: tuple[OpImpl, ...],
+        errors: list[tuple[OpImpl, Exception]],
+    ) -> tuple[OpImpl, ...]:
+        """Who may still try, now that ``impl`` failed."""
+        errors.append((impl, error))
+        rest = tuple(other for other in candidates if other is not impl)
+        if self._agreed and rest and not isinstance(error, DispatchUnsupported):
             raise RuntimeError(
-                f"op={plan.op_name!r} failed on rank {self.rank} after all ranks agreed on implementations, "
+                f"op={impl.op_name!r} failed on rank {self.rank} after all ranks agreed on implementations, "
                 f"and {rest[0].impl_id} cannot take over here alone. Set VLLM_FL_PER_OP="
-                f"'{plan.op_name}={rest[0].kind}' on every rank. Error: {_text(error)}"
+                f"'{impl.op_name}={rest[0].kind}' on every rank. Error: {_text(error)}"
             ) from error
+        return rest
 
     def _exhausted(self, plan: Plan, errors: list[tuple[OpImpl, Exception]]) -> RuntimeError:
         tried = "; ".join(f"{impl.impl_id}: {_text(error)}" for impl, error in errors)
@@ -309,17 +319,21 @@ class OpManager:
         )
 
     def _remember(self, errors: list[tuple[OpImpl, Exception]], winner: OpImpl, dtype: str | None) -> None:
-        """Pass over the implementations that failed where ``winner`` did not, so the arguments were right."""
+        """Pass over the implementations that failed where ``winner`` did not, so the arguments were right.
+
+        Those that declined the arguments are asked again next time: other shapes may suit them.
+        """
         with self._lock:
-            fresh = [
-                (impl, error)
+            learned = {
+                (impl.op_name, impl.impl_id, dtype): _text(error)
                 for impl, error in errors
-                if (impl.op_name, impl.impl_id, dtype) not in self._failed
-            ]
-            if fresh:
-                learned = {(i.op_name, i.impl_id, dtype): _text(error) for i, error in fresh}
-                self._failed = {**self._failed, **learned}
+                if not isinstance(error, DispatchUnsupported)
+            }
+            if learned.keys() - self._failed.keys():
+                self._failed = {**learned, **self._failed}
                 self._start_epoch()
+            fresh = [(i, e) for i, e in errors if (i.op_name, i.impl_id, dtype) not in self._warned]
+            self._warned.update((impl.op_name, impl.impl_id, dtype) for impl, _ in fresh)
         for impl, error in fresh:
             logger.warning(
                 "rank %d: op=%r falls back from %s to %s for %s: %s. VLLM_FL_PER_OP='%s=%s' chooses it from "

@@ -14,7 +14,10 @@ PRIORITIES: dict[Kind, int] = {"flagos": 150, "vendor": 100, "reference": 50}
 
 
 class DispatchUnsupported(NotImplementedError):
-    """An implementation cannot take this call. Raised before any argument was changed, so another may try."""
+    """An implementation declines a call because of its arguments, before it changed any, so another may try.
+
+    Whether it does must follow from shapes, dtypes and options alone: ranks then decide alike without asking.
+    """
 
 
 @dataclass(frozen=True)

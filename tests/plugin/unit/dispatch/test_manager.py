@@ -242,6 +242,26 @@ def test_fault_f_ranks_fall_back_alike_and_never_alone_after_they_agreed(
         second.call("op", HALF)
 
 
+def test_declining_a_call_by_its_shape_is_no_failure() -> None:
+    def only_128(x: torch.Tensor) -> str:
+        if x.shape[-1] != 128:
+            raise DispatchUnsupported(f"head size {x.shape[-1]}")
+        return "vendor"
+
+    ranks = [manager(impl("vendor", only_128), impl("reference", Fake("reference"))) for _ in range(2)]
+    agree(*ranks)
+    for m in ranks:
+        op = m.bind("op")
+        assert [op(torch.ones(size)) for size in (64, 128, 64, 0, 128)] == [
+            "reference",
+            "vendor",
+            "reference",
+            "reference",
+            "vendor",
+        ]
+        assert m.get_failed_impls() == {}
+
+
 def agree(*managers: OpManager) -> None:
     """Run the collective: every manager on a thread, as ranks would."""
     barrier = threading.Barrier(len(managers), timeout=10)

@@ -86,8 +86,7 @@ def grouped_topk(
     scoring_func: int = 0,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     experts = scores.shape[-1]
-    divided = experts > n_group and experts % n_group == 0
-    if not divided or n_group > _MOST_GROUPS or topk > _MOST_EXPERTS_PER_TOKEN:
+    if experts < 2 * n_group or n_group > _MOST_GROUPS or topk > _MOST_EXPERTS_PER_TOKEN:
         raise DispatchUnsupported(f"FlagGems does not choose {topk} of {experts} experts in {n_group} groups")
     return flag_gems.grouped_topk(
         scores, n_group, topk_group, topk, renormalize, routed_scaling_factor, bias, scoring_func
