@@ -91,10 +91,14 @@ def read_cache(cache: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
 
 def write_cache(cache: torch.Tensor, slots: torch.Tensor, rows: torch.Tensor) -> None:
     """Store the first n ``rows`` (tokens, ...) at ``slots`` (n,) of ``cache``; negative ones are skipped."""
+    rows = rows[: slots.shape[0]].to(cache.dtype)
     kept = slots >= 0
-    slots = slots[kept]
-    rows = rows[: kept.shape[0]][kept].to(cache.dtype)
-    cache[slots // cache.shape[1], slots % cache.shape[1]] = rows
+    if not kept.all():
+        slots, rows = slots[kept], rows[kept]
+    if cache.stride(0) == cache.shape[1] * cache.stride(1):
+        cache.flatten(0, 1).index_copy_(0, slots, rows)
+    else:
+        cache[slots // cache.shape[1], slots % cache.shape[1]] = rows
 
 
 def host_lengths(common: CommonAttentionMetadata) -> list[int]:

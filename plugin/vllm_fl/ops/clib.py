@@ -9,6 +9,7 @@ from functools import cache
 
 import torch
 
+from vllm_fl.dispatch import bind
 from vllm_fl.ops.fused_moe import router
 from vllm_fl.ops.fused_moe.routing import group_by_expert, local_experts
 
@@ -180,7 +181,10 @@ moe_sum(Tensor input, Tensor! output, Tensor? topk_ids=None, Tensor? expert_map=
 moe_align_block_size(Tensor topk_ids, int num_experts, int block_size, Tensor! sorted_token_ids,
     Tensor! experts_ids, Tensor! num_tokens_post_pad, Tensor? maybe_expert_map) -> ()
 """
-"""Indented lines continue the one before. Each is implemented by the function of its name above."""
+"""Indented lines continue the one before. Each is implemented by the function of its name above, ..."""
+
+DISPATCHED = ("topk_softmax", "grouped_topk", "moe_sum", "moe_align_block_size")
+"""... except that these ask the dispatch policy, for which that function is the reference."""
 
 
 @cache
@@ -193,6 +197,7 @@ def define_missing_operators() -> tuple[torch.library.Library, tuple[str, ...]]:
         if hasattr(torch.ops._moe_C, name):
             continue
         library.define(schema)
-        library.impl(name, globals()[name], "CompositeExplicitAutograd")
+        function = bind(name) if name in DISPATCHED else globals()[name]
+        library.impl(name, function, "CompositeExplicitAutograd")
         names.append(name)
     return library, tuple(names)

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import torch
 
-from vllm_fl.ops.ir_kernels import normalize
+from vllm_fl.ops.norms import normalize
 
 
 class Norm(Protocol):

@@ -1,0 +1,61 @@
+"""Rotary position embeddings whose implementation the dispatch policy chooses.
+
+The scaled variants differ from the plain one in their tables only. Those that rotate otherwise (multimodal
+positions, Deepseek's scaling) stay vLLM's, which run in torch.
+"""
+
+from __future__ import annotations
+
+import torch
+from vllm.model_executor.layers.rotary_embedding import (
+    LinearScalingRotaryEmbedding,
+    Llama3RotaryEmbedding,
+    RotaryEmbedding,
+    YaRNScalingRotaryEmbedding,
+)
+
+from vllm_fl.dispatch import bind
+
+rotary_embedding = bind("rotary_embedding")
+
+
+class _Dispatched(RotaryEmbedding):
+    def forward_oot(
+        self, positions: torch.Tensor, query: torch.Tensor, key: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Rotate query and key (tokens, heads * head size) in place and return them."""
+        table = self._match_cos_sin_cache_dtype(query)
+        cos, sin = table.chunk(2, dim=-1)
+        positions = positions.flatten()
+        rotary_embedding(
+            self,
+            self._by_head(query, positions),
+            None if key is None else self._by_head(key, positions),
+            cos,
+            sin,
+            positions,
+            not self.is_neox_style,
+            True,
+        )
+        return query, key
+
+    forward_cuda = forward_oot
+
+    def _by_head(self, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        return x.view(positions.shape[0], -1, self.head_size)
+
+
+class RotaryEmbeddingFL(_Dispatched):
+    pass
+
+
+class Llama3RotaryEmbeddingFL(_Dispatched, Llama3RotaryEmbedding):
+    pass
+
+
+class LinearScalingRotaryEmbeddingFL(_Dispatched, LinearScalingRotaryEmbedding):
+    pass
+
+
+class YaRNScalingRotaryEmbeddingFL(_Dispatched, YaRNScalingRotaryEmbedding):
+    pass
