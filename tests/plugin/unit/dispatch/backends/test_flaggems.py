@@ -1,4 +1,4 @@
-"""The operators on FlagGems, against a stand-in with the signatures of FlagGems 5.0.2 and formulas of torch."""
+"""The operators on FlagGems, against a stand-in with the signatures of release 5.0.2."""
 
 from __future__ import annotations
 
