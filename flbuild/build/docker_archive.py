@@ -7,9 +7,6 @@ import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
-import docker
-from docker.errors import DockerException
-
 from flbuild.build.model import Blob, BuiltImage
 from flbuild.build.oci.config import canonical_json
 from flbuild.errors import BuildError, HostError
@@ -52,6 +49,10 @@ def load_archive(path: Path, image: BuiltImage) -> str:
         HostError: no engine answers.
         BuildError: the engine took it for another image.
     """
+    # Here, not above: the SDK takes longer to import than most commands take to run.
+    import docker
+    from docker.errors import DockerException
+
     try:
         client = docker.from_env(timeout=LOAD_SECONDS)
         with path.open("rb") as stream:
