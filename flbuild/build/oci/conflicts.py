@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from zipfile import ZipFile
+
+from installer.utils import parse_entrypoints
 
 from flbuild.build.oci.entries import Entry
 from flbuild.errors import BuildError
@@ -26,27 +28,45 @@ def refuse_conflicts(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def refuse_layer_conflicts(layers: Iterable[PlannedLayer], files: Mapping[str, Path]) -> None:
-    """The same between layers, told by the CRC and size in each wheel's directory, without unpacking.
+    """The same between layers, told by what each wheel's directory says, without unpacking.
 
     Raises:
         BuildError: two distributions of different layers bring different bytes for one path.
     """
-    seen: dict[str, tuple[str, int, int]] = {}
+    seen: dict[str, tuple[str, object]] = {}
     for layer in layers:
         for wheel in layer.wheels:
             path = files.get(wheel.sha256 or "")
             if path is None:
                 continue
-            with ZipFile(path) as archive:
-                members = archive.infolist()
-            for member in members:
-                top = member.filename.split("/", 1)[0]
-                if member.is_dir() or top.endswith((".dist-info", ".data")):
-                    continue
-                mine = (wheel.name, member.CRC, member.file_size)
-                first = seen.setdefault(member.filename, mine)
-                if first[1:] != mine[1:]:
-                    raise _conflict(member.filename, first[0], wheel.name)
+            for place, content in _places(path):
+                owner, known = seen.setdefault(place, (wheel.name, content))
+                if known != content:
+                    raise _conflict(place, owner, wheel.name)
+
+
+def _places(wheel: Path) -> Iterator[tuple[str, object]]:
+    """Every path that a wheel writes (`scripts/NAME` for scripts), with what tells contents apart."""
+    with ZipFile(wheel) as archive:
+        for member in archive.infolist():
+            top, _, rest = member.filename.partition("/")
+            if member.is_dir():
+                continue
+            if top.endswith(".dist-info"):
+                if rest == "entry_points.txt":
+                    for name, *target in parse_entrypoints(archive.read(member).decode()):
+                        yield f"scripts/{name}", target
+                continue
+            scheme, _, inside = rest.partition("/")
+            is_data = top.endswith(".data")
+            place = (
+                inside
+                if is_data and scheme in ("purelib", "platlib")
+                else rest
+                if is_data
+                else member.filename
+            )
+            yield place, (member.CRC, member.file_size)
 
 
 def _conflict(path: str, first: str, second: str) -> BuildError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,8 @@ from flbuild.files import sha256_file, unnamed_folder
 
 INDEX = "application/vnd.oci.image.index.v1+json"
 LAYOUT = b'{"imageLayoutVersion":"1.0.0"}'
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
 REF_NAME = "org.opencontainers.image.ref.name"
 
 
@@ -29,6 +32,8 @@ def write_layout(image: BuiltImage, folder: Path, tag: str, fetch: Callable[[Blo
         UsageError: `folder` holds something else than a layout.
     """
     folder = folder.absolute()
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file; a layout is a folder", remedy="name a new or an empty folder")
     if folder.exists() and any(folder.iterdir()) and not (folder / "oci-layout").is_file():
         raise UsageError(
             f"{folder} holds files that are no OCI layout", remedy="name a new or an empty folder"
@@ -54,21 +59,28 @@ def read_layout(folder: Path) -> BuiltImage:
     try:
         index = json.loads((folder / "index.json").read_bytes())
         (descriptor,) = index["manifests"]
+        digest, media_type = descriptor["digest"], descriptor["mediaType"]
+        _name(digest)
     except FileNotFoundError:
         raise UsageError(f"{folder} is no OCI layout: it has no index.json") from None
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{folder}/index.json does not name exactly one image", cause=str(error)) from error
-    manifest = _read(folder, descriptor["digest"])
-    content = json.loads(manifest)
-    config = _read(folder, content["config"]["digest"])
-    diff_ids = json.loads(config)["rootfs"]["diff_ids"]
-    layers = tuple(
-        _blob(folder, layer, diff_id) for layer, diff_id in zip(content["layers"], diff_ids, strict=True)
-    )
+    manifest = _read(folder, digest)
+    try:
+        content = json.loads(manifest)
+        config = _read(folder, content["config"]["digest"])
+        diff_ids = json.loads(config)["rootfs"]["diff_ids"]
+        layers = tuple(
+            _blob(folder, layer, diff_id) for layer, diff_id in zip(content["layers"], diff_ids, strict=True)
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise VerificationError(
+            f"{folder}: {digest} is no manifest of one image with its config", cause=repr(error)
+        ) from error
     return BuiltImage(
         manifest=manifest,
-        manifest_digest=descriptor["digest"],
-        manifest_media_type=descriptor["mediaType"],
+        manifest_digest=digest,
+        manifest_media_type=media_type,
         config=config,
         config_digest=content["config"]["digest"],
         layers=layers,
@@ -143,4 +155,7 @@ def _blob(folder: Path, descriptor: dict[str, Any], diff_id: str) -> Blob:
 
 
 def _name(digest: str) -> str:
+    """The file of a blob; a digest that is none must not become a path."""
+    if not _DIGEST.fullmatch(digest):
+        raise ValueError(f"'{digest}' is not a SHA-256 digest")
     return digest.removeprefix("sha256:")
