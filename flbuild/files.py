@@ -80,6 +80,17 @@ def write_atomic(path: Path, content: bytes | str, *, mode: int = 0o644) -> None
         stream.write(content.encode() if isinstance(content, str) else content)
 
 
+def link_or_copy(source: Path, target: Path) -> None:
+    """Give a file of the cache a second name, or copy it where one file system does not hold both.
+
+    A program that writes to it by that name takes the cache's mark away, see `seal`.
+    """
+    try:
+        target.hardlink_to(source)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
 def sha256_bytes(content: bytes) -> str:
     """Lower-case hexadecimal SHA-256 of bytes."""
     return hashlib.sha256(content).hexdigest()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import shutil
 import subprocess
 import tarfile
 from collections.abc import Iterator
@@ -125,6 +126,12 @@ def archive_sha256(repository: Path, commit: str) -> str:
         while chunk := stream.read(CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def save_archive(repository: Path, commit: str, path: Path) -> None:
+    """Write the uncompressed `git archive` tar of a commit to `path`."""
+    with _archive(repository, commit) as stream, path.open("wb") as target:
+        shutil.copyfileobj(stream, target, CHUNK)
 
 
 def export(repository: Path, commit: str, folder: Path) -> None:

@@ -7,12 +7,23 @@ import subprocess
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pyproject_hooks import BackendUnavailable, BuildBackendHookCaller
 
 from flbuild.errors import BuildError
 from flbuild.settings.toml import parse_toml
+
+CLOSED: Mapping[str, str] = MappingProxyType(
+    {
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+        "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+)
+"""What every build gets in place of what differs between machines and users."""
 
 SHOWN_LINES = 20
 """How much of the log an error repeats; the rest is in the log file."""
@@ -43,10 +54,7 @@ def build_wheel(
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": str(home),
         "TMPDIR": str(home),
-        "LC_ALL": "C.UTF-8",
-        "TZ": "UTC",
-        "PYTHONHASHSEED": "0",
-        "PYTHONDONTWRITEBYTECODE": "1",
+        **CLOSED,
         "SOURCE_DATE_EPOCH": str(epoch),
         **environment,
     }

@@ -31,7 +31,8 @@ RECIPE_VERSION = "1"
 SOURCE_EPOCH = 315532800
 """1980-01-01, in seconds: sources pinned by hash have no time of their own."""
 
-_EMPTY_TORCH = Path(__file__).parent / "empty_torch"
+EMPTY_TORCH = Path(__file__).parent / "empty_torch"
+"""A folder with as much of torch as vLLM's build asks for when it builds no device code."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,7 @@ class WheelBuilder:
             BuildError: it does not build, or not to `version`.
             RemoteMovedError: the source is not the pinned one any more.
         """
-        environment = dict(env)
-        if environment.get("VLLM_TARGET_DEVICE") == "empty":
-            environment |= {"PYTHONPATH": str(_EMPTY_TORCH), "VLLM_VERSION_OVERRIDE": version}
+        environment = source_environment(version, env, str(EMPTY_TORCH))
         unpack: Callable[[Path], Path]
         if isinstance(source, SourceFile):
             file = FileRef(name, source.index, source.filename, source.sha256, source.size)
@@ -137,12 +136,7 @@ class WheelBuilder:
 
     def _run(self, project: Project, tools: Sequence[LockedFile], folder: Path) -> Path:
         source = project.export(folder / "source")
-        distribution = re.sub(r"[-.]+", "_", project.name).upper()
-        environment = {
-            # An archive has no repository to ask; the version is an input like any other.
-            f"SETUPTOOLS_SCM_PRETEND_VERSION_FOR_{distribution}": project.version,
-            **project.env,
-        }
+        environment = {**told_version(project.name, project.version), **project.env}
         raw = build_wheel(
             source,
             folder / "raw",
@@ -172,6 +166,23 @@ class WheelBuilder:
             )
         export(repository, source.commit, folder)
         return folder
+
+
+def source_environment(version: str, env: Mapping[str, str], empty_torch: str) -> dict[str, str]:
+    """The variables that a pinned source is built with.
+
+    Args:
+        env: those of its pin.
+        empty_torch: where the build finds `EMPTY_TORCH`.
+    """
+    if env.get("VLLM_TARGET_DEVICE") != "empty":
+        return dict(env)
+    return {**env, "PYTHONPATH": empty_torch, "VLLM_VERSION_OVERRIDE": version}
+
+
+def told_version(name: str, version: str) -> dict[str, str]:
+    """The variable that tells setuptools-scm a version: an archive has no repository to ask."""
+    return {f"SETUPTOOLS_SCM_PRETEND_VERSION_FOR_{re.sub(r'[-.]+', '_', name).upper()}": version}
 
 
 def _unpack_sdist(path: Path, folder: Path) -> Path:
