@@ -16,40 +16,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from vllm_fl.dispatch.errors import allows_fallback
+from vllm_fl.dispatch.failures import Failure, Failures, describe_error
 from vllm_fl.dispatch.locks import ForkSafeLock
+from vllm_fl.dispatch.plan import Function, Plan, dtype_name, dtype_of
 from vllm_fl.dispatch.policy import Policy, override
 from vllm_fl.dispatch.registry import OpRegistry
 from vllm_fl.dispatch.types import DispatchUnsupported, OpImpl
 
 logger = logging.getLogger(__name__)
 
-Failure = tuple[str, str, str | None]
-"""Operator, implementation, dtype of the call."""
-
 ImplKey = tuple[str, str]
 """Operator, implementation."""
 
-Function = Callable[..., Any]
 Wrapper = Callable[[OpImpl, Function], Function]
-
-
-class Plan:
-    """The implementations of one operator under one policy, first to last, ready to call."""
-
-    __slots__ = ("by_dtype", "direct", "functions", "impls", "op_name", "run", "strict")
-
-    def __init__(
-        self, op_name: str, impls: tuple[OpImpl, ...], functions: Mapping[str, Function], strict: bool
-    ) -> None:
-        self.op_name = op_name
-        self.impls = impls
-        self.functions = functions
-        self.strict = strict
-        self.by_dtype: dict[str | None, tuple[OpImpl, ...]] = {}
-        """Candidates for calls of one dtype, filled as they come."""
-        self.direct = True
-        """Whether ``run`` is the first implementation itself, which suits calls of every dtype."""
-        self.run = functions[impls[0].impl_id]
 
 
 class OpManager:
@@ -79,8 +58,7 @@ class OpManager:
         self._configure = configure
         self._policy = policy or Policy()
         self._lock = ForkSafeLock()
-        self._failed: dict[Failure, str] = {}
-        self._warned: set[Failure] = set()
+        self._failures = Failures()
         self._excluded: frozenset[ImplKey] = frozenset()
         self._reported: set[ImplKey] = set()
         self._announced: set[ImplKey] = set()
@@ -113,8 +91,7 @@ class OpManager:
         with self._lock:
             self._configure = None
             self._wrapper = None
-            self._failed = {}
-            self._warned = set()
+            self._failures = Failures()
             self._excluded = frozenset()
             self._agreed = False
             self._reported = set()
@@ -174,8 +151,8 @@ class OpManager:
 
     def resolve_candidates(self, op_name: str, dtype: str | None = None) -> tuple[OpImpl, ...]:
         """The implementations a call would try, first to last; RuntimeError when there is none."""
-        plan = self._plan(op_name)
-        return plan.impls if dtype is None else self._candidates(plan, dtype)
+        able = [impl for impl in self._plan(op_name).impls if impl.takes(dtype)]
+        return tuple(able) if dtype is None else self._failures.healthy(able, dtype)
 
     def resolve(self, op_name: str) -> Function:
         """The function of the first implementation, without fallback."""
@@ -187,13 +164,12 @@ class OpManager:
 
     def get_failed_impls(self) -> dict[Failure, str]:
         """Implementations passed over, with the error that caused it."""
-        return dict(self._failed)
+        return self._failures.reasons()
 
     def clear_failed_impls(self, op_name: str | None = None) -> None:
         """Give implementations that failed another chance: those of one operator, or all."""
         with self._lock:
-            kept = {k: v for k, v in self._failed.items() if op_name not in (None, k[0])}
-            self._failed = kept
+            self._failures.forget(op_name)
             self._start_epoch()
 
     def _plan(self, op_name: str) -> Plan:
@@ -221,8 +197,7 @@ class OpManager:
                 f"{', '.join(policy.tokens(op_name))}; see VLLM_FL_PER_OP and VLLM_FL_ALLOW_VENDORS"
             )
         plan = Plan(op_name, impls, functions, policy.strict)
-        failed = any(op == op_name for op, _, _ in self._failed)
-        if failed or any(impl.supported_dtypes is not None for impl in impls):
+        if self._failures.concern(op_name) or any(impl.supported_dtypes is not None for impl in impls):
             plan.direct = False
             plan.run = functools.partial(self._run_by_dtype, plan)
         return plan
@@ -240,7 +215,7 @@ class OpManager:
         except Exception as error:
             if (impl.op_name, impl.impl_id) not in self._reported:
                 self._reported.add((impl.op_name, impl.impl_id))
-                logger.warning("%s of %r is left out: %s", impl.impl_id, impl.op_name, _text(error))
+                logger.warning("%s of %r is left out: %s", impl.impl_id, impl.op_name, describe_error(error))
             return None
         if function is not None and self._wrapper is not None:
             function = self._wrapper(impl, function)
@@ -253,13 +228,12 @@ class OpManager:
             logger.debug("rank %d: %r runs as %s", self.rank, impl.op_name, impl.impl_id)
             self.selected(impl)
 
-    def _candidates(self, plan: Plan, dtype: str | None) -> tuple[OpImpl, ...]:
+    def _candidates(self, plan: Plan, dtype: Any) -> tuple[OpImpl, ...]:
         candidates = plan.by_dtype.get(dtype)
         if candidates is None:
-            able = tuple(impl for impl in plan.impls if impl.takes(dtype))
-            healthy = tuple(i for i in able if (i.op_name, i.impl_id, dtype) not in self._failed)
-            # When all have failed before, this call deserves its own error rather than a reminder of theirs.
-            candidates = plan.by_dtype[dtype] = healthy or able
+            name = dtype_name(dtype)
+            able = [impl for impl in plan.impls if impl.takes(name)]
+            candidates = plan.by_dtype[dtype] = self._failures.healthy(able, name)
         return candidates
 
     def _run_by_dtype(self, plan: Plan, *args: Any, **kwargs: Any) -> Any:
@@ -269,11 +243,11 @@ class OpManager:
         self, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], first_error: Exception | None = None
     ) -> Any:
         """Run the first candidate that can; ``first_error`` is what the first of the plan just raised."""
-        dtype = _dtype(args, kwargs)
+        dtype = dtype_of(args, kwargs)
         candidates = self._candidates(plan, dtype)
         if not candidates:
             raise RuntimeError(
-                f"No implementation of op={plan.op_name!r} takes {dtype}. "
+                f"No implementation of op={plan.op_name!r} takes {dtype_name(dtype)}. "
                 f"Available: {[impl.impl_id for impl in plan.impls]}"
             )
         errors: list[tuple[OpImpl, Exception]] = []
@@ -307,46 +281,21 @@ class OpManager:
             raise RuntimeError(
                 f"op={impl.op_name!r} failed on rank {self.rank} after all ranks agreed on implementations, "
                 f"and {rest[0].impl_id} cannot take over here alone. Set VLLM_FL_PER_OP="
-                f"'{impl.op_name}={rest[0].kind}' on every rank. Error: {_text(error)}"
+                f"'{impl.op_name}={rest[0].kind}' on every rank. Error: {describe_error(error)}"
             ) from error
         return rest
 
     def _exhausted(self, plan: Plan, errors: list[tuple[OpImpl, Exception]]) -> RuntimeError:
-        tried = "; ".join(f"{impl.impl_id}: {_text(error)}" for impl, error in errors)
+        tried = "; ".join(f"{impl.impl_id}: {describe_error(error)}" for impl, error in errors)
         return RuntimeError(
             f"All {len(errors)} implementation(s) failed for op={plan.op_name!r} on rank {self.rank}. "
-            f"Last error: {_text(errors[-1][1])} (tried {tried})"
+            f"Last error: {describe_error(errors[-1][1])} (tried {tried})"
         )
 
-    def _remember(self, errors: list[tuple[OpImpl, Exception]], winner: OpImpl, dtype: str | None) -> None:
-        """Pass over the implementations that failed where ``winner`` did not, so the arguments were right.
-
-        Those that declined the arguments are asked again next time: other shapes may suit them.
-        """
+    def _remember(self, errors: list[tuple[OpImpl, Exception]], winner: OpImpl, dtype: Any) -> None:
         with self._lock:
-            learned = {
-                (impl.op_name, impl.impl_id, dtype): _text(error)
-                for impl, error in errors
-                if not isinstance(error, DispatchUnsupported)
-            }
-            if learned.keys() - self._failed.keys():
-                self._failed = {**learned, **self._failed}
+            if self._failures.learn(errors, winner, dtype_name(dtype), self.rank):
                 self._start_epoch()
-            fresh = [(i, e) for i, e in errors if (i.op_name, i.impl_id, dtype) not in self._warned]
-            self._warned.update((impl.op_name, impl.impl_id, dtype) for impl, _ in fresh)
-        for impl, error in fresh:
-            logger.warning(
-                "rank %d: op=%r falls back from %s to %s for %s: %s. VLLM_FL_PER_OP='%s=%s' chooses it from "
-                "the start, VLLM_FL_STRICT=1 makes this an error",
-                self.rank,
-                impl.op_name,
-                impl.impl_id,
-                winner.impl_id,
-                dtype or "calls without tensors",
-                _text(error),
-                impl.op_name,
-                winner.kind,
-            )
         self._announce(winner)
 
     def available(self) -> frozenset[ImplKey]:
@@ -357,7 +306,7 @@ class OpManager:
     def bind_to_agreement(self, failed: Mapping[Failure, str], excluded: frozenset[ImplKey]) -> None:
         """Pass over what failed or is missing on any rank, and fall back no more without the others."""
         with self._lock:
-            self._failed = dict(failed)
+            self._failures.replace(failed)
             self._excluded = excluded
             self._agreed = True
             self._start_epoch()
@@ -373,16 +322,3 @@ def _renew_after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_renew_after_fork)
-
-
-def _dtype(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-    """Name of the dtype of the first tensor among the arguments."""
-    for value in (*args, *kwargs.values()):
-        # Layers passed along may have a dtype too, but no shape.
-        if hasattr(value, "shape") and hasattr(value, "dtype"):
-            return str(value.dtype).rpartition(".")[2]
-    return None
-
-
-def _text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
