@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from flbuild.build.model import Blob, BuiltImage
 from flbuild.build.oci.config import canonical_json
 from flbuild.errors import HostError, UsageError, VerificationError
-from flbuild.files import sha256_file, unnamed_folder
+from flbuild.files import link_or_copy, sha256_file, unnamed_folder
 
 INDEX = "application/vnd.oci.image.index.v1+json"
 LAYOUT = b'{"imageLayoutVersion":"1.0.0"}'
@@ -98,19 +97,11 @@ def _write(image: BuiltImage, folder: Path, tag: str, fetch: Callable[[Blob, Pat
         if layer.path is None:
             fetch(layer, target)
         else:
-            _link_or_copy(layer.path, target)
+            link_or_copy(layer.path, target)
     (blobs / _name(image.config_digest)).write_bytes(image.config)
     (blobs / _name(image.manifest_digest)).write_bytes(image.manifest)
     (folder / "oci-layout").write_bytes(LAYOUT)
     (folder / "index.json").write_bytes(_index(image, tag))
-
-
-def _link_or_copy(source: Path, target: Path) -> None:
-    """Share the file with the cache where one file system holds both; the cache notices a change of it."""
-    try:
-        target.hardlink_to(source)
-    except OSError:
-        shutil.copyfile(source, target)
 
 
 def _index(image: BuiltImage, tag: str) -> bytes:
