@@ -67,7 +67,7 @@ def test_it_stands_where_python_looks_for_it_and_names_the_images_path(compiled)
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_the_bytes_do_not_depend_on_what_a_process_compiled_before(compiled, workers, monkeypatch):
-    """From version 3 on, marshal tells how often an object is used in the whole process (seen on Python 3.10)."""
+    """From version 3 on, marshal tells how often the whole process uses an object (Python 3.10 does)."""
     size = max(len(COOKIE), len(SHARES_NAMES))
     names = {"cookie.py": COOKIE, "names.py": SHARES_NAMES, "again.py": SHARES_NAMES}
     # Of equal size, so that they are taken in the order given.
