@@ -8,7 +8,6 @@ starts a new epoch with empty tables.
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 import weakref
@@ -142,9 +141,13 @@ class OpManager:
             try:
                 return plan.run(*args, **kwargs)
             except Exception as error:
-                if not plan.direct or plan.strict or not allows_fallback(error, plan.impls[0]):
+                dtype = dtype_of(args, kwargs)
+                candidates = self._candidates(plan, dtype)
+                if plan.strict or not candidates or not allows_fallback(error, candidates[0]):
                     raise
-                return self._try(plan, args, kwargs, first_error=error)
+                result, winner, errors = self._fall_back(plan, candidates, error, args, kwargs)
+                self._remember(errors, winner, dtype)
+                return result
 
         call.__name__ = call.__qualname__ = op_name
         return call
@@ -198,8 +201,7 @@ class OpManager:
             )
         plan = Plan(op_name, impls, functions, policy.strict)
         if self._failures.concern(op_name) or any(impl.supported_dtypes is not None for impl in impls):
-            plan.direct = False
-            plan.run = functools.partial(self._run_by_dtype, plan)
+            plan.run = self._by_dtype(plan)
         return plan
 
     def _load(self, impl: OpImpl) -> Function | None:
@@ -236,35 +238,40 @@ class OpManager:
             candidates = plan.by_dtype[dtype] = self._failures.healthy(able, name)
         return candidates
 
-    def _run_by_dtype(self, plan: Plan, *args: Any, **kwargs: Any) -> Any:
-        return self._try(plan, args, kwargs)
+    def _by_dtype(self, plan: Plan) -> Function:
+        """Runs the first candidate for the dtype of the call."""
 
-    def _try(
-        self, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], first_error: Exception | None = None
-    ) -> Any:
-        """Run the first candidate that can; ``first_error`` is what the first of the plan just raised."""
-        dtype = dtype_of(args, kwargs)
-        candidates = self._candidates(plan, dtype)
-        if not candidates:
-            raise RuntimeError(
-                f"No implementation of op={plan.op_name!r} takes {dtype_name(dtype)}. "
-                f"Available: {[impl.impl_id for impl in plan.impls]}"
-            )
+        def run(*args: Any, **kwargs: Any) -> Any:
+            dtype = dtype_of(args, kwargs)
+            candidates = plan.by_dtype.get(dtype) or self._candidates(plan, dtype)
+            if not candidates:
+                raise RuntimeError(
+                    f"No implementation of op={plan.op_name!r} takes {dtype_name(dtype)}. "
+                    f"Available: {[impl.impl_id for impl in plan.impls]}"
+                )
+            return plan.functions[candidates[0].impl_id](*args, **kwargs)
+
+        return run
+
+    def _fall_back(
+        self,
+        plan: Plan,
+        candidates: tuple[OpImpl, ...],
+        error: Exception,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> tuple[Any, OpImpl, list[tuple[OpImpl, Exception]]]:
+        """The first candidate raised ``error``. Gives the next one's result, that one, and all errors."""
         errors: list[tuple[OpImpl, Exception]] = []
-        if first_error is not None:
-            candidates = self._after(plan.impls[0], first_error, candidates, errors)
-        while candidates:
-            impl = candidates[0]
+        rest = self._after(candidates[0], error, candidates, errors)
+        while rest:
+            impl = rest[0]
             try:
-                result = plan.functions[impl.impl_id](*args, **kwargs)
-            except Exception as error:
-                if plan.strict or not allows_fallback(error, impl):
+                return plan.functions[impl.impl_id](*args, **kwargs), impl, errors
+            except Exception as another:
+                if not allows_fallback(another, impl):
                     raise
-                candidates = self._after(impl, error, candidates, errors)
-                continue
-            if errors:
-                self._remember(errors, impl, dtype)
-            return result
+                rest = self._after(impl, another, rest, errors)
         raise self._exhausted(plan, errors) from errors[-1][1]
 
     def _after(

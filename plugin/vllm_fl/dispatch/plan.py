@@ -13,7 +13,7 @@ Function = Callable[..., Any]
 class Plan:
     """The implementations of one operator under one policy, first to last, ready to call."""
 
-    __slots__ = ("by_dtype", "direct", "functions", "impls", "op_name", "run", "strict")
+    __slots__ = ("by_dtype", "functions", "impls", "op_name", "run", "strict")
 
     def __init__(
         self, op_name: str, impls: tuple[OpImpl, ...], functions: Mapping[str, Function], strict: bool
@@ -25,17 +25,17 @@ class Plan:
         self.strict = strict
         self.by_dtype: dict[Any, tuple[OpImpl, ...]] = {}
         """Candidates for calls of one dtype, filled as they come."""
-        self.direct = True
-        """Whether ``run`` is the first implementation itself, which suits calls of every dtype."""
         self.run = functions[impls[0].impl_id]
+        """What a call runs: the first implementation, unless dtypes tell which is first."""
 
 
 def dtype_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Dtype of the first tensor among the arguments, else None."""
-    for value in (*args, *kwargs.values()):
-        # Layers passed along may have a dtype too, but no shape.
-        if hasattr(value, "dtype") and hasattr(value, "shape"):
-            return value.dtype
+    for values in (args, kwargs.values()):
+        for value in values:
+            # Layers passed along may have a dtype too, but no shape.
+            if hasattr(value, "dtype") and hasattr(value, "shape"):
+                return value.dtype
     return None
 
 
