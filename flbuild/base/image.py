@@ -19,6 +19,7 @@ from flbuild.progress import Progress
 from flbuild.recipe.model import ImageBase
 from flbuild.registry.client import RegistryClient
 from flbuild.registry.reference import Reference
+from flbuild.registry.stream import PieceStream
 from flbuild.settings import Settings
 
 
@@ -90,36 +91,6 @@ class ImageBases:
                         f"layer {layer.digest} of {reference} cannot be read", cause=str(error)
                     ) from error
         return Inventory(tree)
-
-
-class PieceStream(io.RawIOBase):
-    """A readable stream over pieces of bytes."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces = pieces
-        self._held = b""
-
-    def readable(self) -> bool:
-        """Always."""
-        return True
-
-    def readinto(self, target: Any) -> int:
-        """Fill `target` with at most its length; 0 at the end."""
-        while not self._held:
-            piece = next(self._pieces, None)
-            if piece is None:
-                return 0
-            self._held = piece
-        count = min(len(target), len(self._held))
-        target[:count] = self._held[:count]
-        self._held = self._held[count:]
-        return count
-
-    def drain(self) -> None:
-        """Read to the end."""
-        self._held = b""
-        for _ in self._pieces:
-            pass
 
 
 def _plain(stream: PieceStream, media_type: str) -> IO[bytes]:

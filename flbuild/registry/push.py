@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BytesIO
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from io import BufferedReader, BytesIO
 from typing import IO, Literal
 
 from flbuild.build.model import Blob, BuiltImage
 from flbuild.progress import Progress, Task
 from flbuild.registry.client import RegistryClient
 from flbuild.registry.reference import Reference
+from flbuild.registry.stream import PieceStream
 
 PARALLEL = 4
 Outcome = Literal["existing", "mounted", "uploaded"]
@@ -22,7 +20,7 @@ Outcome = Literal["existing", "mounted", "uploaded"]
 
 @dataclass(frozen=True)
 class PushReport:
-    """What a push did. `sent` counts every byte of every request body."""
+    """What a push did. `sent` counts every byte of every request body; the three others count layers."""
 
     reference: Reference
     digest: str
@@ -39,25 +37,29 @@ def push_image(
 
     A manifest arrives last, so a push that is killed leaves nothing that can be pulled half; the next one
     finds the layers that arrived. A layer without a local file is mounted from the base's repository, or
-    streamed from there once if that is another registry.
+    streamed from there once, through memory, if that is another registry.
 
     Raises:
         RemoteRefusedError, UnreachableError, RemoteMovedError: by class, what the registry did.
     """
     before = client.sent
     base = Reference.parse(image.base_reference) if image.base_reference else None
-    total = sum(blob.size for blob in image.layers)
-    with progress.task(f"push {target}", total) as task, ThreadPoolExecutor(PARALLEL) as pool:
-        blobs = {blob.digest: blob for blob in image.layers}.values()
-        outcomes = list(pool.map(lambda blob: _push_blob(client, blob, target, base, task), blobs))
-    config = image.config
+    blobs = list({blob.digest: blob for blob in image.layers}.values())
+
+    def push(blob: Blob) -> Outcome:
+        with progress.task(f"push layer {blob.digest[7:19]}", blob.size) as task:
+            outcome = _push_blob(client, blob, target, base, task)
+            task.note(outcome)
+            return outcome
+
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        outcomes = list(pool.map(push, blobs))
     if not client.has_blob(target, image.config_digest):
-        client.upload(target, image.config_digest, len(config), lambda: BytesIO(config))
+        client.upload(target, image.config_digest, len(image.config), lambda: BytesIO(image.config))
     digest = client.put_manifest(target.at(image.manifest_digest), image.manifest, image.manifest_media_type)
     if target.tag is not None:
-        client.put_manifest(
-            Reference(target.host, target.repository, target.tag), image.manifest, image.manifest_media_type
-        )
+        tagged = Reference(target.host, target.repository, target.tag)
+        client.put_manifest(tagged, image.manifest, image.manifest_media_type)
     return PushReport(
         target,
         digest,
@@ -75,26 +77,21 @@ def _push_blob(
         task.advance(blob.size)
         return "existing"
     location = None
-    if blob.from_base and base is not None and base.host == target.host:
+    if blob.from_base and base is not None and client.can_mount(target, base):
         location = client.mount(target, blob.digest, base)
         if location is None:
             task.advance(blob.size)
             return "mounted"
-    with _source(client, blob, base) as source:
-        client.upload(target, blob.digest, blob.size, source, location=location, sent=task.advance)
+    source = _source(client, blob, base)
+    client.upload(target, blob.digest, blob.size, source, location=location, sent=task.advance)
     return "uploaded"
 
 
-@contextmanager
-def _source(client: RegistryClient, blob: Blob, base: Reference | None) -> Iterator[Callable[[], IO[bytes]]]:
-    """Opens a blob's bytes: its file, or a copy from the base's registry that is gone afterwards."""
-    if blob.path is not None:
-        path = blob.path
-        yield lambda: path.open("rb")
-        return
+def _source(client: RegistryClient, blob: Blob, base: Reference | None) -> Callable[[], IO[bytes]]:
+    """Opens a blob's bytes: its file, or a stream from the base's registry that verifies them."""
+    path = blob.path
+    if path is not None:
+        return lambda: path.open("rb")
     if base is None:
         raise ValueError(f"layer {blob.digest} has neither a file nor a registry")
-    with TemporaryDirectory(prefix="flbuild-layer-") as folder:
-        copy = Path(folder) / "layer"
-        client.save_blob(base, blob.digest, copy)
-        yield lambda: copy.open("rb")
+    return lambda: BufferedReader(PieceStream(client.stream_blob(base, blob.digest)))

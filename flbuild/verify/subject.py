@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol, cast
 
-from flbuild.base.image import PieceStream
 from flbuild.build.oci.layout import read_layout
 from flbuild.errors import UsageError
 from flbuild.registry.client import RegistryClient
 from flbuild.registry.reference import Reference
+from flbuild.registry.stream import PieceStream
 
 LAYOUT_PREFIX = "oci:"
 
