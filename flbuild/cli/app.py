@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from flbuild import __version__
-from flbuild.cli import image, lock, plan, recipe, verify, wheel
+from flbuild.cli import image, lock, plan, recipe, render, verify, wheel
 from flbuild.errors import FlbuildError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app.add_typer(recipe.app, name="recipe")
 app.command("lock")(lock.lock)
 app.add_typer(wheel.app, name="wheel")
 app.command("plan")(plan.plan)
+app.command("render")(render.render)
 app.command("image")(image.image)
 app.add_typer(verify.app, name="verify")
 

@@ -1,0 +1,1 @@
+"""Rendering: a plan as a Dockerfile and a complete build context."""

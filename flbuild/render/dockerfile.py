@@ -1,0 +1,60 @@
+"""The Dockerfile, from the project's templates."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError, TemplateNotFound
+
+from flbuild.errors import UsageError
+from flbuild.lock.model import LockedDebianBase
+from flbuild.render.stages import Stages
+
+TEMPLATE = "Dockerfile.j2"
+
+
+def render_dockerfile(stages: Stages, templates: Path) -> str:
+    """The text of the Dockerfile: LF line ends whatever the templates have, one newline at the end.
+
+    Raises:
+        UsageError: a template is missing, or asks for something that there is not.
+    """
+    environment = Environment(
+        loader=FileSystemLoader(templates),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        newline_sequence="\n",
+        autoescape=False,  # noqa: S701 - a Dockerfile is no HTML; `quote` is what escapes here
+    )
+    environment.filters |= {"quote": quote, "exec_form": json.dumps}
+    try:
+        text = environment.get_template(TEMPLATE).render(_values(stages))
+    except TemplateNotFound as error:
+        raise UsageError(
+            f"{templates} has no {error.name}",
+            cause="templates/ belongs to the project, beside recipes/",
+            remedy="restore it from version control",
+        ) from error
+    except TemplateError as error:
+        raise UsageError(f"a template in {templates} is wrong", cause=str(error)) from error
+    lines = (line.rstrip() for line in text.splitlines())
+    return "\n".join(lines).strip("\n") + "\n"
+
+
+def quote(value: str) -> str:
+    """A value for ENV and LABEL, in double quotes; nothing in it is expanded."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$")
+    return f'"{escaped}"'
+
+
+def _values(stages: Stages) -> dict[str, Any]:
+    return {
+        "stages": stages,
+        "plan": stages.plan,
+        "base": stages.base,
+        "debian": isinstance(stages.base, LockedDebianBase),
+        "python": stages.plan.scheme.executable,
+    }
