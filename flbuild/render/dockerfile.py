@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ def render_dockerfile(stages: Stages, templates: Path) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
         newline_sequence="\n",
+        keep_trailing_newline=True,
         autoescape=False,  # noqa: S701 - a Dockerfile is no HTML; `quote` is what escapes here
     )
     environment.filters |= {"quote": quote, "exec_form": json.dumps}
@@ -40,8 +42,8 @@ def render_dockerfile(stages: Stages, templates: Path) -> str:
         ) from error
     except TemplateError as error:
         raise UsageError(f"a template in {templates} is wrong", cause=str(error)) from error
-    lines = (line.rstrip() for line in text.splitlines())
-    return "\n".join(lines).strip("\n") + "\n"
+    text = "\n".join(line.rstrip() for line in text.splitlines()).strip("\n")
+    return re.sub(r"\n{3,}", "\n\n", text) + "\n"
 
 
 def quote(value: str) -> str:
