@@ -10,11 +10,13 @@ from flbuild.errors import UsageError
 _HOST = r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?|\[[0-9a-fA-F:]+\])(?::[0-9]+)?"
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _REFERENCE = re.compile(
-    rf"^(?:(?P<host>{_HOST})/)?(?P<repository>{_PART}(?:/{_PART})*)"
+    rf"(?:(?P<host>{_HOST})/)?(?P<repository>{_PART}(?:/{_PART})*)"
     r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?"
-    r"(?:@(?P<digest>sha256:[0-9a-f]{64}))?$"
+    r"(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
 )
 """The grammar of the distribution project's `reference` package."""
+
+_LONGEST_NAME = 255
 
 DOCKER_HUB = "docker.io"
 
@@ -35,13 +37,9 @@ class Reference:
         Raises:
             UsageError: it is none.
         """
-        match = _REFERENCE.match(text)
+        match = _REFERENCE.fullmatch(text)
         if match is None:
-            raise UsageError(
-                f"'{text}' is not an image reference",
-                cause="a repository is lower case, a tag has at most 128 characters, a digest is sha256:HEX",
-                remedy="write it as host/repository:tag or host/repository@sha256:...",
-            )
+            raise _no_reference(text)
         host, repository = match["host"], match["repository"]
         if host is not None and not ("." in host or ":" in host or host == "localhost"):
             host, repository = None, f"{host}/{repository}"
@@ -49,6 +47,8 @@ class Reference:
             host = DOCKER_HUB
         if host == DOCKER_HUB and "/" not in repository:
             repository = f"library/{repository}"
+        if repository != repository.lower() or len(f"{host}/{repository}") > _LONGEST_NAME:
+            raise _no_reference(text)
         return cls(host, repository, match["tag"], match["digest"])
 
     def __str__(self) -> str:
@@ -76,3 +76,11 @@ class Reference:
     def at(self, digest: str) -> Reference:
         """The same repository, by digest."""
         return replace(self, tag=None, digest=digest)
+
+
+def _no_reference(text: str) -> UsageError:
+    return UsageError(
+        f"'{text}' is not an image reference",
+        cause="a repository is lower case, a tag has at most 128 characters, a digest is sha256:HEX",
+        remedy="write it as host/repository:tag or host/repository@sha256:...",
+    )
