@@ -12,22 +12,22 @@ import sys
 import tempfile
 from pathlib import Path
 
+HERE = Path(__file__).parent
+
 
 def main() -> None:
     """Build with what is in TOOLS alone: no build isolation, which would ask an index."""
     source, tools, output = sys.argv[1:]
     search = os.pathsep.join(filter(None, [tools, os.environ.get("PYTHONPATH")]))
+    options = ("--no-deps", "--no-build-isolation")
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(
-            [
-                *(sys.executable, "-m", "pip", "wheel", "--no-index", "--no-deps", "--no-build-isolation"),
-                *("--no-cache-dir", "--disable-pip-version-check", "--wheel-dir", folder, source),
-            ],
+            [sys.executable, str(HERE / "pip.whl" / "pip"), "wheel", *options, "--wheel-dir", folder, source],
             check=True,
             env={**os.environ, "PYTHONPATH": search},
         )
         (built,) = Path(folder).iterdir()
-        sys.path += [tools, str(Path(__file__).parent / "library")]
+        sys.path += [tools, str(HERE / "library")]
         from flbuild.wheel.normal import normalise
 
         print(normalise(built, Path(output)))

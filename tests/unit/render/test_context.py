@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from flbuild.index.store import FileRef
+from flbuild.lock.model import GitSource, LockedSource
+from flbuild.plan.model import PlannedLayer
+from flbuild.render.context import Built, context_texts, wanted_files
+
+TEMPLATES = Path(__file__).parents[3] / "templates"
+
+
+def test_every_layer_has_a_folder_with_its_requirements_or_its_paths(plan, stages):
+    layer = PlannedLayer("remove", "remove", "out of the base", whiteouts=("/a", "/b"))
+    texts = context_texts(stages(plan(layers=(layer,))), TEMPLATES)
+    assert texts["layers/remove/paths.txt"] == b"/a\n/b\n"
+    assert texts["layers/plugin/requirements.txt"] == b"plugin==1.0 --hash=sha256:" + b"f" * 64 + b"\n"
+
+
+def test_what_no_installer_checks_has_its_sum_beside_it(stages):
+    texts = context_texts(stages(), TEMPLATES)
+    assert texts["sources/vllm/SHA256SUMS"] == b"a" * 64 + b"  /tmp/source/vllm-0.28.0.tar.gz\n"
+    assert texts["base/SHA256SUMS"] == b"d" * 64 + b"  /tmp/base/root.tar.gz\n"
+
+
+def test_an_image_base_needs_no_file(plan, image_base, stages):
+    made = stages(plan(base=image_base))
+    assert "base/SHA256SUMS" not in context_texts(made, TEMPLATES)
+    assert not any(item.path.startswith("base/") for item in wanted_files(made))
+
+
+def test_build_tools_are_pinned_and_pip_stands_apart(stages):
+    made = stages()
+    assert context_texts(made, TEMPLATES)["tools/requirements.txt"].startswith(
+        b"setuptools==80 --hash=sha256:1"
+    )
+    places = {item.path: item.pin for item in wanted_files(made)}
+    assert places["tools/pip.whl"] == FileRef("pip", "pypi", "pip-26-py3-none-any.whl", "2" * 64, 1)
+    assert places["tools/wheels/setuptools-80-py3-none-any.whl"].sha256 == "1" * 64
+
+
+def test_wheels_that_a_stage_builds_are_not_wanted_but_their_sources_are(stages):
+    places = {item.path: item.pin for item in wanted_files(stages())}
+    assert not any(path.startswith("layers/vllm/") for path in places)
+    assert places["sources/vllm/vllm-0.28.0.tar.gz"].sha256 == "a" * 64
+    assert isinstance(places["layers/plugin/plugin-1.0-py3-none-any.whl"], Built)
+
+
+def test_the_plugin_is_wanted_once_for_all_targets(plan, stages):
+    paths = [item.path for item in wanted_files(stages(plan("release"), plan("ci")))]
+    assert len(paths) == len(set(paths))
+
+
+def test_a_git_source_is_wanted_as_the_archive_of_its_commit(stages):
+    pin = GitSource(git="https://example.org/gems", commit="c" * 40, archive_sha256="b" * 64)
+    source = LockedSource(
+        name="gems", version="1", source=pin, filename="gems-1-py3-none-any.whl", sha256="e" * 64, size=1
+    )
+    made = stages(sources=(source,))
+    assert {item.path: item.pin for item in wanted_files(made)}[f"sources/gems/gems-{'c' * 12}.tar"] == pin
+    assert context_texts(made, TEMPLATES)["sources/gems/SHA256SUMS"].startswith(b"b" * 64)
+
+
+def test_what_runs_in_the_build_is_complete_without_flbuild_installed(stages, tmp_path):
+    for path, content in context_texts(stages(), TEMPLATES).items():
+        target = tmp_path / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+    module = tmp_path / "site" / "module.py"
+    module.parent.mkdir()
+    module.write_text("value = 1\n")
+    (module.parent / "broken.py").write_text("print 'python 2'\n")
+    run = [sys.executable, "-E", "-s", "-S"]
+    subprocess.run([*run, str(tmp_path / "tools" / "compile_new.py"), str(module.parent)], check=True)
+    (compiled,) = (module.parent / "__pycache__").iterdir()
+    first = compiled.read_bytes()
+    compiled.write_bytes(first + b"kept")
+    subprocess.run([*run, str(tmp_path / "tools" / "compile_new.py"), str(module.parent)], check=True)
+    assert compiled.read_bytes() == first + b"kept"
+    library = tmp_path / "tools" / "library"
+    code = f"import sys; sys.path.insert(0, {str(library)!r}); import flbuild.files, flbuild.errors"
+    subprocess.run([*run, "-c", code], check=True)
+
+
+def test_B77_byte_code_holds_no_time(stages, tmp_path):
+    from flbuild.build.oci.compile_worker import byte_code
+
+    assert int.from_bytes(byte_code("/m.py", b"x = 1\n")[4:8], "little") == 0b01
+
+
+def test_B74_pip_conf_has_lf(stages, tmp_path):
+    (tmp_path / "pip.conf").write_bytes(b"[global]\r\nno-index = true\r\n")
+    assert context_texts(stages(), tmp_path)["tools/pip.conf"] == b"[global]\nno-index = true\n"
