@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 
 
 def normalize(
@@ -12,6 +13,8 @@ def normalize(
 
     Only the first ``variance_size`` features count for the mean; None: all.
     """
+    if variance_size is None and weight is not None and weight.dtype == x.dtype:
+        return F.rms_norm(x, weight.shape, weight, epsilon)  # the same in one call
     measured = x if variance_size is None else x[..., :variance_size]
     x = x * torch.rsqrt(measured.square().mean(-1, keepdim=True) + epsilon)
     return x if weight is None else x.to(weight.dtype) * weight

@@ -6,7 +6,16 @@ import logging
 from collections.abc import Iterator
 
 import pytest
-import vllm  # noqa: F401 - first: while it is imported it asks for its platform, which imports vllm_fl.platform
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Import vLLM before any module of the plugin, and after the environment is set.
+
+    While vLLM is imported it asks for its platform, which imports ``vllm_fl.platform``. This file may be read
+    before the environment is set: when a test below it is named on the command line.
+    """
+    import vllm  # noqa: F401
 
 
 @pytest.fixture
