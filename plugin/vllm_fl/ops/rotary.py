@@ -42,7 +42,7 @@ class _Dispatched(RotaryEmbedding):
     forward_cuda = forward_oot
 
     def _by_head(self, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        return x.view(positions.shape[0], -1, self.head_size)
+        return x.view(positions.shape[0], -1 if x.numel() else 1, self.head_size)
 
 
 class RotaryEmbeddingFL(_Dispatched):
