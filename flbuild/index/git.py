@@ -146,7 +146,11 @@ def _archive(repository: Path, commit: str) -> Iterator[IO[bytes]]:
     command = ["git", *_ARCHIVE_CONFIG, "-C", str(repository), "archive", "--format=tar", commit]
     with TemporaryFile() as errors:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=_environment()) as process:
-            yield cast("IO[bytes]", process.stdout)
+            stream = cast("IO[bytes]", process.stdout)
+            yield stream
+            # A reader of tar stops at its end mark, before the padding: git must not meet a closed pipe.
+            while stream.read(CHUNK):
+                pass
         if process.returncode:
             errors.seek(0)
             cause = errors.read().decode(errors="replace").strip()
