@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import tarfile
 import zlib
-from collections.abc import Iterator, Sequence
-from typing import IO, Any, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
 
 from flbuild.base.inventory import Inventory
+from flbuild.base.layer import FORMAT, LayerFacts, read_layer
 from flbuild.base.tree import Tree
-from flbuild.errors import HostError, RecipeError, UnreachableError
+from flbuild.base.unpack import open_plain
+from flbuild.errors import RecipeError, RemoteMovedError
 from flbuild.files import sha256_bytes, write_atomic
 from flbuild.lock.model import LockedImageBase, LockedLayer
 from flbuild.progress import Progress
@@ -24,26 +25,34 @@ from flbuild.settings import Settings
 
 
 class ImageBases:
-    """Looks at registry bases. Their layers are streamed through, never stored."""
+    """Looks at registry bases. Their layers are streamed through, never stored; what they say is noted."""
 
     def __init__(self, settings: Settings, progress: Progress, client: RegistryClient | None = None) -> None:
         self._client = client or RegistryClient(settings, progress)
         self._configs = settings.cache_dir / "configs"
+        self._notes = settings.cache_dir / "inventories"
         self._progress = progress
 
     def lock(self, base: ImageBase, platform: str) -> LockedImageBase:
         """What the tag names now, with the inventory of its layers.
 
         Raises:
-            RecipeError: the image is of another platform.
+            RecipeError: it is no image, or one of another platform.
             RemoteGoneError, RemoteRefusedError, UnreachableError: by class, what the registry said.
         """
         reference = Reference.parse(base.image)
         top, image = self._client.image_manifest(reference, platform)
-        config_digest = str(image.content["config"]["digest"])
-        config = json.loads(self._client.blob(reference, config_digest))
-        _require_platform(reference, config, platform)
-        layers = _layers(image.content, config)
+        try:
+            config_digest = str(image.content["config"]["digest"])
+            config = json.loads(self._client.blob(reference, config_digest))
+            _require_platform(reference, config, platform)
+            layers = _layers(image.content, config)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise RecipeError(
+                f"{reference} is no container image",
+                cause=f"manifest {image.digest} or its config is of another kind",
+                remedy="name an image as the base",
+            ) from error
         inventory = self._inventory(reference, layers)
         return LockedImageBase(
             reference=str(reference),
@@ -77,38 +86,39 @@ class ImageBases:
     def _inventory(self, reference: Reference, layers: Sequence[LockedLayer]) -> Inventory:
         tree = Tree()
         for number, layer in enumerate(layers, 1):
-            label = f"read layer {number}/{len(layers)} of {reference}"
-            with self._progress.task(label, layer.size) as task:
-                pieces = self._client.stream_blob(reference, layer.digest)
-                stream = PieceStream(_counted(pieces, task.advance))
-                try:
-                    with _plain(stream, layer.media_type) as plain:
-                        tree.apply(plain)
-                    # The rest, behind the end of the tar, completes the digest.
-                    stream.drain()
-                except (tarfile.TarError, zlib.error, gzip.BadGzipFile, EOFError) as error:
-                    raise UnreachableError(
-                        f"layer {layer.digest} of {reference} cannot be read", cause=str(error)
-                    ) from error
+            tree.apply(self._facts(reference, layer, f"read layer {number}/{len(layers)} of {reference}"))
         return Inventory(tree)
 
+    def _facts(self, reference: Reference, layer: LockedLayer, label: str) -> LayerFacts:
+        """What a layer says, from its note or from its registry; a digest says the same for ever."""
+        note = self._notes / f"{FORMAT}-{layer.digest.removeprefix('sha256:')}.json.gz"
+        try:
+            return LayerFacts.unpack(note.read_bytes())
+        except (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error):
+            # No note, or a damaged one.
+            pass
+        with self._progress.task(label, layer.size) as task:
+            facts = self._read(reference, layer, task.advance)
+        write_atomic(note, facts.pack())
+        return facts
 
-def _plain(stream: PieceStream, media_type: str) -> IO[bytes]:
-    """The tar inside a layer, by what its first bytes are; registries label layers wrongly at times."""
-    buffered = io.BufferedReader(stream, 1 << 20)
-    start = buffered.peek(4)[:4]
-    if start.startswith(b"\x1f\x8b"):
-        return cast("IO[bytes]", gzip.GzipFile(fileobj=buffered))
-    if start == b"\x28\xb5\x2f\xfd":
-        raise HostError(
-            f"a layer of type {media_type} is compressed with zstd, which flbuild cannot read yet",
-            cause="the inventory of the base needs the content of its layers",
-            remedy="use a tag of the base with gzip layers",
-        )
-    return buffered
+    def _read(self, reference: Reference, layer: LockedLayer, count: Callable[[int], None]) -> LayerFacts:
+        stream = PieceStream(_counted(self._client.stream_blob(reference, layer.digest), count))
+        try:
+            with open_plain(stream) as plain:
+                facts = read_layer(plain)
+            # What is behind the end of the tar completes the digest.
+            stream.drain()
+        except (tarfile.TarError, zlib.error, gzip.BadGzipFile, EOFError) as error:
+            raise RemoteMovedError(
+                f"layer {layer.digest} of {reference} is no tar that can be read",
+                cause=f"{error}; its type is {layer.media_type}",
+                remedy="use another tag of the base",
+            ) from error
+        return facts
 
 
-def _counted(pieces: Iterator[bytes], count: Any) -> Iterator[bytes]:
+def _counted(pieces: Iterator[bytes], count: Callable[[int], None]) -> Iterator[bytes]:
     for piece in pieces:
         count(len(piece))
         yield piece
@@ -125,7 +135,7 @@ def _layers(manifest: dict[str, Any], config: dict[str, Any]) -> tuple[LockedLay
 
 
 def _require_platform(reference: Reference, config: dict[str, Any], platform: str) -> None:
-    found = f"{config.get('os')}/{config.get('architecture')}"
+    found = f"{config['os']}/{config['architecture']}"
     if found != platform:
         raise RecipeError(
             f"the base {reference} is for {found}, the recipe for {platform}",

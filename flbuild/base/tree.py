@@ -1,79 +1,118 @@
-"""The files of a base, layer upon layer: every path, and the content of those that say what is installed."""
+"""The files of a base, layer upon layer, as a container would see them."""
 
 from __future__ import annotations
 
 import posixpath
-import re
-import tarfile
+from collections import deque
 from collections.abc import Iterator
-from typing import IO
 
-_TOLD = re.compile(
-    r"""
-    \.dist-info/(METADATA|RECORD|direct_url\.json|top_level\.txt)$
-    | \.egg-info/(PKG-INFO|installed-files\.txt|top_level\.txt)$
-    | \.egg-info$ | \.egg-link$ | \.pth$ | /__editable__[^/]*\.py$
-    | ^var/lib/dpkg/status$ | ^var/lib/dpkg/status\.d/[^/]+$
-    """,
-    re.VERBOSE,
-)
-"""Files whose content is kept."""
+from flbuild.base.layer import FILE, FOLDER, HARDLINK, SYMLINK, Entry, LayerFacts
 
-_OPAQUE = ".wh..wh..opq"
-_WHITEOUT = ".wh."
-_LARGEST = 16 << 20
-"""Bytes; no file that describes an installation is larger."""
+_Folder = dict[str, "_Node"]
+_Node = dict[str, "_Node"] | str | None
+"""A folder by names, the target of a symbolic link, or None for a file."""
+
+_MOST_LINKS = 40
+"""Symbolic links followed on the way to one file, as Linux counts them."""
 
 
 class Tree:
-    """What a container would see. Paths have no leading slash."""
+    """What a container would see. Paths have no leading slash and lead through no symbolic link."""
 
     def __init__(self) -> None:
-        self.files: set[str] = set()
-        self.links: dict[str, str] = {}
-        self.contents: dict[str, bytes] = {}
+        self._root: _Folder = {}
+        self._contents: dict[str, bytes] = {}
 
-    def apply(self, stream: IO[bytes]) -> None:
-        """Put one layer, an uncompressed tar, on top (OCI image specification, "Applying Changesets")."""
-        added: set[str] = set()
-        with tarfile.open(fileobj=stream, mode="r|") as tar:
-            for member in tar:
-                path = posixpath.normpath(member.name).lstrip("/")
-                folder, name = posixpath.split(path)
-                if name == _OPAQUE:
-                    self._hide_below(folder, added)
-                elif name.startswith(_WHITEOUT):
-                    self._hide(posixpath.join(folder, name.removeprefix(_WHITEOUT)))
-                elif not member.isdir():
-                    added.add(path)
-                    self._add(path, member, tar)
+    def apply(self, layer: LayerFacts) -> None:
+        """Put one layer on top (OCI image specification, "Applying Changesets")."""
+        for path in layer.whiteouts:
+            place = self._place(path)
+            if place is not None:
+                place[1].pop(posixpath.basename(path), None)
+        for path in layer.opaque:
+            found = self._walk(path, make=False)
+            if found is not None:
+                found[1].clear()
+        for entry in layer.entries:
+            self._add(entry, layer.contents.get(entry.path))
+
+    @property
+    def files(self) -> set[str]:
+        """Every file and symbolic link."""
+        return set(_below(self._root, ""))
+
+    @property
+    def contents(self) -> dict[str, bytes]:
+        """What is in those files that describe installations."""
+        files = self.files
+        return {path: content for path, content in self._contents.items() if path in files}
 
     def below(self, folder: str) -> Iterator[str]:
-        """Every path inside `folder`."""
-        prefix = f"{folder}/"
-        return (path for path in self.files if path.startswith(prefix))
+        """Every file and symbolic link inside `folder`; none if it is no folder."""
+        found = self._walk(folder, make=False)
+        if found is not None:
+            yield from _below(found[1], found[0])
 
-    def _add(self, path: str, member: tarfile.TarInfo, tar: tarfile.TarFile) -> None:
-        self.files.add(path)
-        if member.issym():
-            self.links[path] = member.linkname
-        elif member.isreg() and member.size <= _LARGEST and _TOLD.search(path):
-            content = tar.extractfile(member)
-            self.contents[path] = content.read() if content is not None else b""
+    def real(self, folder: str) -> str | None:
+        """The path of a folder without symbolic links in it, or None if it is none."""
+        found = self._walk(folder, make=False)
+        return found[0].rstrip("/") if found is not None else None
 
-    def _hide_below(self, folder: str, keep: set[str]) -> None:
-        for path in [path for path in self.below(folder) if path not in keep]:
-            self._drop(path)
+    def _add(self, entry: Entry, content: bytes | None) -> None:
+        place = self._place(entry.path, make=True)
+        if place is None:
+            return
+        folder, names = place
+        name = posixpath.basename(entry.path)
+        path = folder + name
+        if entry.kind == FOLDER:
+            if not isinstance(names.get(name), dict):
+                names[name] = {}
+            return
+        if entry.kind == HARDLINK:
+            target = self._place(entry.target)
+            source = None if target is None else target[0] + posixpath.basename(entry.target)
+            content = self._contents.get(source) if source is not None else None
+        names[name] = entry.target if entry.kind == SYMLINK else None
+        self._contents.pop(path, None)
+        if content is not None and entry.kind in (FILE, HARDLINK):
+            self._contents[path] = content
 
-    def _hide(self, path: str) -> None:
-        """Take out a file, or a folder with all in it."""
-        if path in self.files:
-            self._drop(path)
+    def _place(self, path: str, *, make: bool = False) -> tuple[str, _Folder] | None:
+        return self._walk(posixpath.dirname(path), make=make)
+
+    def _walk(self, path: str, *, make: bool) -> tuple[str, _Folder] | None:
+        """The real path of a folder, with a slash at its end unless it is the root, and its names."""
+        way: list[tuple[str, _Folder]] = [("", self._root)]
+        left = deque(path.split("/"))
+        links = 0
+        while left:
+            name = left.popleft()
+            if name in ("", "."):
+                continue
+            if name == "..":
+                way = way[:-1] or way
+                continue
+            folder, names = way[-1]
+            node = names.get(name)
+            if isinstance(node, str):
+                links += 1
+                if links > _MOST_LINKS:
+                    return None
+                left.extendleft(reversed(node.split("/")))
+                way = way[:1] if node.startswith("/") else way
+                continue
+            if not isinstance(node, dict):
+                if not make:
+                    return None
+                node = names[name] = {}
+            way.append((f"{folder}{name}/", node))
+        return way[-1]
+
+
+def _below(names: _Folder, prefix: str) -> Iterator[str]:
+    for name, node in names.items():
+        if isinstance(node, dict):
+            yield from _below(node, f"{prefix}{name}/")
         else:
-            for inside in list(self.below(path)):
-                self._drop(inside)
-
-    def _drop(self, path: str) -> None:
-        self.files.discard(path)
-        self.links.pop(path, None)
-        self.contents.pop(path, None)
+            yield prefix + name

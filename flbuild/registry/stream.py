@@ -19,16 +19,20 @@ class PieceStream(io.RawIOBase):
         return True
 
     def readinto(self, target: Any) -> int:
-        """Fill `target` with at most its length; 0 at the end."""
-        while not self._held:
-            piece = next(self._pieces, None)
-            if piece is None:
-                return 0
-            self._held = memoryview(piece)
-        count = min(len(target), len(self._held))
-        target[:count] = self._held[:count]
-        self._held = self._held[count:]
-        return count
+        """Fill `target`, or what is left of it at the end; 0 behind the end."""
+        filled = 0
+        while filled < len(target):
+            if not self._held:
+                piece = next(self._pieces, None)
+                if piece is None:
+                    break
+                self._held = memoryview(piece)
+                continue
+            count = min(len(target) - filled, len(self._held))
+            target[filled : filled + count] = self._held[:count]
+            self._held = self._held[count:]
+            filled += count
+        return filled
 
     def drain(self) -> None:
         """Read to the end."""
