@@ -39,7 +39,7 @@ lint: $(VENV)/.installed-dev
 
 unit: $(VENV)/.installed-dev
 	scripts/apt-prerequisites git
-	$(VENV)/bin/python -m pytest tests/unit tests/golden
+	$(VENV)/bin/python -m pytest -n auto tests/unit tests/golden
 
 integration: $(VENV)/.installed-dev
 	scripts/apt-prerequisites $(TEST_PACKAGES)
