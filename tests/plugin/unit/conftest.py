@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -28,3 +29,27 @@ def caplog_vllm(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureF
     yield caplog
     for logger, value in zip(loggers, before, strict=True):
         logger.propagate = value
+
+
+@pytest.fixture
+def vllm_config() -> Iterator[Any]:
+    """The configuration in which layers are built: eager, every custom operator on."""
+    from vllm.config import CompilationConfig, CompilationMode, VllmConfig, set_current_vllm_config
+
+    compilation = CompilationConfig(mode=CompilationMode.NONE, custom_ops=["all"])
+    config = VllmConfig(compilation_config=compilation)
+    with set_current_vllm_config(config):
+        yield config
+
+
+@pytest.fixture
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every replacement of the plugin in force, and none of the layers after the test."""
+    import torch
+    from vllm.model_executor import custom_op
+    from vllm_fl import envs
+    from vllm_fl.ops import register_layers
+
+    monkeypatch.setattr(custom_op, "op_registry_oot", {})
+    torch.manual_seed(0)
+    register_layers(envs.read({}))
