@@ -58,7 +58,7 @@ def engine_generate(model: Path, new_tokens: int, batch: int) -> Callable[[Batch
         str(model),
         enforce_eager=True,
         dtype="float32",
-        max_model_len=512,
+        max_model_len=1024,
         max_num_seqs=batch,
         kv_cache_memory_bytes=64 << 20,
         disable_log_stats=True,
@@ -112,7 +112,7 @@ def measure(batch: int, longest: int, new_tokens: int, repetitions: int) -> dict
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--longest-prompt", type=int, default=256)
+    parser.add_argument("--longest-prompt", type=int, default=512)
     parser.add_argument("--new-tokens", type=int, default=64)
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
