@@ -20,7 +20,7 @@ from flbuild.build.oci.config import (
     oci_media_type,
 )
 from flbuild.build.oci.conflicts import refuse_layer_conflicts
-from flbuild.build.oci.interpreter import base_interpreter, require_machine
+from flbuild.build.oci.interpreter import base_interpreter
 from flbuild.build.oci.layers import LayerMaker, layer_key
 from flbuild.errors import BuildError
 from flbuild.files import sha256_bytes
@@ -73,8 +73,6 @@ class OciBuilder:
         if plan.base is None or plan.unresolved:
             raise BuildError(f"{plan.name} has unresolved inputs", remedy=f"flbuild lock {plan.name}")
         interpreter_id = interpreter_of(plan)
-        if interpreter_id is not None:
-            require_machine(plan.architecture)
         base_config, blobs, reference = self._base(plan, plan.base)
         if any(
             self._cache.find(layer_key(layer, plan.scheme, interpreter_id)) is None for layer in plan.layers

@@ -29,7 +29,7 @@ def read(stream: IO[bytes]) -> bytes | None:
 def byte_code(path: str, source: bytes) -> bytes:
     try:
         code = compile(source, path, "exec", dont_inherit=True, optimize=0)
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return b""
     head = importlib.util.MAGIC_NUMBER + UNCHECKED_HASH + importlib.util.source_hash(source)
     return head + marshal.dumps(code, MARSHAL_VERSION)

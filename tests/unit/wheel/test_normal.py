@@ -24,7 +24,7 @@ def write(path, members, tag, *, time=(2024, 5, 6, 7, 8, 10), compression=zipfil
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in content.items():
             member = zipfile.ZipInfo(name, time)
-            member.external_attr = (0o100775 if name.endswith(".sh") else 0o100000 | mode) << 16
+            member.external_attr = (0o100000 | mode | (0o100 if name.endswith(".sh") else 0)) << 16
             member.compress_type = compression
             archive.writestr(member, data)
     return path

@@ -89,10 +89,14 @@ def test_a_source_that_warns_is_compiled_without_a_word(compiled, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_a_deeply_nested_source_does_not_end_the_worker(compiled):
-    deep = b"x = " + b"-" * 3000 + b"1\n"
-    made = compiled([entry("deep.py", deep), entry("good.py", b"1")])
-    assert f"{SITE}/good.py" in made
+def test_a_deeply_nested_source_is_compiled_where_python_itself_can(compiled):
+    assert compiled([entry("deep.py", b"x = " + b"-" * 3000 + b"1\n")])
+
+
+@pytest.mark.parametrize("deep", [b"-" * 200_000 + b"1", b"1+" * 100_000 + b"1"])
+def test_a_source_too_deep_for_any_parser_does_not_end_the_worker(compiled, deep):
+    made = compiled([entry("deep.py", b"x = " + deep), entry("good.py", b"1")])
+    assert made.keys() == {f"{SITE}/good.py"}
 
 
 def test_only_modules_below_site_packages_are_compiled(compiled):

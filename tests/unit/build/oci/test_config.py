@@ -75,6 +75,18 @@ def test_history_and_layers_are_those_of_the_result(configured):
     assert made["created"] == "2026-01-01T00:00:00Z"
 
 
+def test_one_config_has_one_spelling(wheels):
+    def backwards(value):
+        return (
+            {key: backwards(item) for key, item in reversed(value.items())}
+            if isinstance(value, dict)
+            else value
+        )
+
+    plan = wheels.plan()
+    assert make_config(BASE, plan, [BLOB], []) == make_config(backwards(BASE), plan, [BLOB], [])
+
+
 def test_a_base_without_any_configuration_is_enough(configured, wheels):
     made = configured(fresh_config(wheels.plan()))
     assert made["config"]["Env"][0].startswith("PATH=")
