@@ -64,7 +64,7 @@ class OpManager:
         self._wrapper: Wrapper | None = None
         self._agreed = False
         self._tables: dict[tuple[str, int], dict[str, Plan]] = {}
-        self._table: dict[str, Plan] = {}
+        self._table = self._table_of(self._policy)
         self._bound: dict[str, Function] = {}
         self.registry.subscribe(self._start_epoch)
         _managers.add(self)

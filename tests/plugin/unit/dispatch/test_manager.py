@@ -127,6 +127,25 @@ def test_fault_a_resolution_happens_once_however_often_an_operator_is_called(
     assert failing.calls == 1
 
 
+def test_fault_a_a_manager_that_was_never_changed_keeps_its_plans_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    m = manager(impl("reference", Fake("reference")))
+    op = m.bind("op")
+    op()
+    monkeypatch.setattr(m, "_plan", lambda name: pytest.fail("resolved again"))
+    assert op() == "reference"
+
+
+def test_an_implementation_that_failed_gets_the_call_when_nothing_else_may_take_it() -> None:
+    fake = Fake("flagos", NotImplementedError("no kernel"))
+    m = manager(impl("flagos", fake), impl("reference", Fake("reference")))
+    m.call("op", FLOAT)
+    fake.error = None
+    with policy_context(Policy(per_op=(("op", ("flagos",)),))):
+        assert m.call("op", FLOAT) == "flagos"
+
+
 @pytest.mark.parametrize("error", [ValueError("bad shape"), TypeError("bad type"), RuntimeError("bad luck")])
 def test_fault_b_a_wrong_argument_neither_falls_back_nor_poisons_the_operator(error: Exception) -> None:
     picky, reference = Fake("flagos", error), Fake("reference")
