@@ -55,6 +55,8 @@ class ToolEnvironments:
             _uv("venv", "--quiet", "--python", sys.executable, str(made))
             _uv(
                 *("pip", "install", "--quiet", "--offline", "--no-index", "--no-deps"),
+                # Builds write no byte-code, so without it each of them would compile all of the tools.
+                "--compile-bytecode",
                 *("--python", str(made / "bin" / "python")),
                 *(str(path) for path in sorted(wheels.values())),
             )
