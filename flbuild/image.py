@@ -177,6 +177,17 @@ def record(project: Project, made: Made, reference: Reference | None) -> None:
     update_lock(project.lock_path, change)
 
 
+def published(project: Project) -> dict[str, list[Reference]]:
+    """Where the lock says that layers were pushed to, by digest, the latest last."""
+    places: dict[str, list[Reference]] = {}
+    for entry in read_lock(project.lock_path).images.values():
+        for output in entry.outputs:
+            if output.reference is not None:
+                for digest in output.layers:
+                    places.setdefault(digest, []).append(Reference.parse(output.reference))
+    return places
+
+
 class BlobFetcher:
     """Writes a layer of the base to a file; called with the layer and the file's path."""
 

@@ -13,7 +13,7 @@ from flbuild.build.oci.layout import write_layout
 from flbuild.cli.context import Context, open_context, print_json, print_result
 from flbuild.errors import UsageError
 from flbuild.files import unnamed_folder
-from flbuild.image import BlobFetcher, Made, Request, make_image, record
+from flbuild.image import BlobFetcher, Made, Request, make_image, published, record
 from flbuild.registry.client import RegistryClient
 from flbuild.registry.push import PushReport, push_image
 from flbuild.registry.reference import Reference
@@ -114,7 +114,7 @@ def _deliver(
             write_archive(made.image, folder / "image.tar", name, fetch)
             places.append(load_archive(folder / "image.tar", made.image))
     if pushed is not None:
-        report = push_image(client, made.image, pushed, context.progress)
+        report = push_image(client, made.image, pushed, context.progress, published(context.project))
         places.append(str(pushed.at(report.digest)))
     record(context.project, made, pushed)
     if as_json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from io import BufferedReader, BytesIO
@@ -31,13 +31,21 @@ class PushReport:
 
 
 def push_image(
-    client: RegistryClient, image: BuiltImage, target: Reference, progress: Progress
+    client: RegistryClient,
+    image: BuiltImage,
+    target: Reference,
+    progress: Progress,
+    published: Mapping[str, Sequence[Reference]] | None = None,
 ) -> PushReport:
     """Push `image`: its layers, then its config, then its manifest, by digest and by tag.
 
     A manifest arrives last, so a push that is killed leaves nothing that can be pulled half; the next one
     finds the layers that arrived. A layer without a local file is mounted from the base's repository, or
     streamed from there once, through memory, if that is another registry.
+
+    Args:
+        published: where layers were pushed to before, by digest, the latest last; one of the target's own
+            registry is mounted from there.
 
     Raises:
         RemoteRefusedError, UnreachableError, RemoteMovedError: by class, what the registry did.
@@ -47,8 +55,9 @@ def push_image(
     blobs = list({blob.digest: blob for blob in image.layers}.values())
 
     def push(blob: Blob) -> Outcome:
+        known = [*(published or {}).get(blob.digest, ()), *([base] if base and blob.from_base else [])]
         with progress.task(f"push layer {blob.digest[7:19]}", blob.size) as task:
-            outcome = _push_blob(client, blob, target, base, task)
+            outcome = _push_blob(client, blob, target, base, known, task)
             task.note(outcome)
             return outcome
 
@@ -71,14 +80,20 @@ def push_image(
 
 
 def _push_blob(
-    client: RegistryClient, blob: Blob, target: Reference, base: Reference | None, task: Task
+    client: RegistryClient,
+    blob: Blob,
+    target: Reference,
+    base: Reference | None,
+    known: Sequence[Reference],
+    task: Task,
 ) -> Outcome:
     if client.has_blob(target, blob.digest):
         task.advance(blob.size)
         return "existing"
     location = None
-    if blob.from_base and base is not None and client.can_mount(target, base):
-        location = client.mount(target, blob.digest, base)
+    near = [place for place in known if place.name != target.name and client.can_mount(target, place)]
+    if near:
+        location = client.mount(target, blob.digest, near[-1])
         if location is None:
             task.advance(blob.size)
             return "mounted"

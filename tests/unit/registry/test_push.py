@@ -158,3 +158,26 @@ def test_a_mirror_that_is_the_target_gives_its_layers_by_mount(
     built = on_base(image, Reference.parse("quay.example/vendor/base:1"))
     assert push_image(client, built, registry.reference(), Silent()).mounted == 1
     assert registry.asked("POST", "from=cache%2Fvendor%2Fbase") == 1
+
+
+def test_a_layer_that_was_published_before_is_mounted_from_its_latest_place_in_the_same_registry(
+    client: RegistryClient, registry: FakeRegistry, image: BuiltImage
+) -> None:
+    digest = registry.add_blob(b"plugin" * 100)
+    registry.on("HEAD", digest, Answer.error(404, "BLOB_UNKNOWN"))
+    places = [registry.reference("team/old:1"), registry.reference("team/new:1")]
+    places += [registry.reference("team/image:0"), Reference.parse("registry.example/team/other:1")]
+    report = push_image(client, image, registry.reference(), Silent(), {digest: places})
+    assert (report.uploaded, report.mounted) == (1, 1)
+    assert registry.asked("POST", f"mount={digest.replace(':', '%3A')}&from=team%2Fnew") == 1
+
+
+def test_a_layer_that_has_left_the_place_it_was_published_to_is_uploaded(
+    client: RegistryClient, registry: FakeRegistry, image: BuiltImage
+) -> None:
+    digest = image.layers[1].digest
+    report = push_image(
+        client, image, registry.reference(), Silent(), {digest: [registry.reference("team/old:1")]}
+    )
+    assert (report.uploaded, report.mounted) == (2, 0)
+    assert digest in registry.blobs
