@@ -25,6 +25,8 @@ from flbuild.settings import Settings, load_settings
 # Modules of this folder; importlib's mode does not put it on the path.
 sys.path.insert(0, str(Path(__file__).parent))
 
+from checkout import REPOSITORY, Checkout, clone_repository
+from cpu_image import CpuImage
 from docker_engine import Engine, run_engine
 from registry_server import RegistryServer, serve
 
@@ -65,6 +67,29 @@ def engine() -> Iterator[Engine]:
     """A Docker engine: `.client` is the SDK's, `.run(image, command)` gives the output."""
     with run_engine() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def cache_dir() -> Path:
+    """The cache that repeated runs of these tests share: FLBUILD_TEST_CACHE, else the user's own."""
+    named = os.environ.get("FLBUILD_TEST_CACHE")
+    return Path(named) if named else load_settings(None, os.environ).cache_dir
+
+
+@pytest.fixture(scope="session")
+def checkout(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> Checkout:
+    """A clone of this repository at HEAD, so that no test touches its images.lock."""
+    root = tmp_path_factory.mktemp("checkout") / "project"
+    clone_repository(REPOSITORY, root)
+    return Checkout(root, {**os.environ, "FLBUILD_CACHE_DIR": str(cache_dir)})
+
+
+@pytest.fixture(scope="session")
+def cpu_image(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> CpuImage:
+    """The cpu image of that clone, built once: `.layout`, `.manifest`, `.checkout`, `.summary`."""
+    layout = tmp_path_factory.mktemp("cpu") / "layout"
+    done = checkout.flbuild("image", "cpu", "--output", f"oci:{layout}", "--refresh-base", "--json")
+    return CpuImage(layout, checkout, done.json)
 
 
 @pytest.fixture
