@@ -46,6 +46,12 @@ class RegistryTable(FileModel):
     password: SecretStr | None = None
 
 
+class DebianTable(FileModel):
+    """`[debian]`"""
+
+    sources: tuple[str, ...] = ()
+
+
 class SettingsFile(FileModel):
     """The whole of `flbuild.toml`. Relative paths are relative to its folder."""
 
@@ -54,6 +60,7 @@ class SettingsFile(FileModel):
     ca_bundle: Path | None = None
     proxy: SecretStr | None = None
     jobs: int | None = Field(default=None, gt=0)
+    debian: DebianTable = DebianTable()
     index: dict[str, IndexTable] = Field(default_factory=dict)
     registry: dict[str, RegistryTable] = Field(default_factory=dict)
 
@@ -91,7 +98,11 @@ def _problem(path: Path, text: str, item: Mapping[str, Any]) -> str:
 
 
 def _known_keys(keys: tuple[str, ...]) -> list[str]:
-    tables: dict[str, type[FileModel]] = {"index": IndexTable, "registry": RegistryTable}
+    tables: dict[str, type[FileModel]] = {
+        "debian": DebianTable,
+        "index": IndexTable,
+        "registry": RegistryTable,
+    }
     model = tables.get(keys[0], SettingsFile)
     return [field.alias or name for name, field in model.model_fields.items()]
 

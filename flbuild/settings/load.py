@@ -68,6 +68,7 @@ def load_settings(root: Path | None, environ: Mapping[str, str]) -> Settings:
         registries=registries,
         registry_variables=registry_variables(environ),
         find_links=tuple(dict.fromkeys(local_or_url(link, Path.cwd()) for link in links)),
+        debian_sources=merged.get("debian_sources", ()),
         cache_dir=merged.get("cache_dir") or user_cache_path("flbuild"),
         ca_bundle=merged.get("ca_bundle") or _pip_bundle(environ),
         proxy=merged.get("proxy"),
@@ -127,7 +128,16 @@ def _plain(source: SettingsFile, folder: Path) -> dict[str, Any]:
     for key in ("cache_dir", "ca_bundle"):
         path: Path | None = getattr(source, key)
         values[key] = None if path is None else folder / path.expanduser()
+    if source.debian.sources:
+        values["debian_sources"] = tuple(_debian_source(text, folder) for text in source.debian.sources)
     return {key: value for key, value in values.items() if value is not None}
+
+
+def _debian_source(text: str, folder: Path) -> str:
+    """A source line or a mirror as it is, a file with its absolute path."""
+    if text.startswith("deb ") or "://" in text:
+        return text
+    return str(folder.absolute() / Path(text).expanduser())
 
 
 def _pip_bundle(environ: Mapping[str, str]) -> Path | None:

@@ -81,6 +81,11 @@ class Settings(SettingsModel):
     find_links: tuple[str, ...] = Field(
         default=(), description="folders or pages that hold wheels beside the indexes"
     )
+    debian_sources: tuple[str, ...] = Field(
+        default=(),
+        description="source lines, mirrors or files of such that Debian bases come from; "
+        "unset leaves it to mmdebstrap",
+    )
     cache_dir: Path
     ca_bundle: Path | None = None
     proxy: SecretStr | None = Field(
