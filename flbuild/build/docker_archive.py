@@ -2,83 +2,130 @@
 
 from __future__ import annotations
 
-import io
 import tarfile
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+import docker
+import requests
+from docker.errors import DockerException
 
 from flbuild.build.model import Blob, BuiltImage
 from flbuild.build.oci.config import canonical_json
 from flbuild.errors import BuildError, HostError
-from flbuild.files import CHUNK, atomic_writer, unnamed_folder
+from flbuild.files import CHUNK, atomic_writer
 
 LOAD_SECONDS = 1800
 
+Fetch = Callable[[Blob, Path], None]
+"""Writes a layer that has no local file to a path."""
 
-def write_archive(image: BuiltImage, path: Path, reference: str, fetch: Callable[[Blob, Path], None]) -> None:
-    """Write what `docker save` would have written: config, layers and `manifest.json`.
 
-    Layers stay compressed: engines inflate them, and the config with its diff_ids is the same either way.
+def write_archive(image: BuiltImage, path: Path, reference: str, fetch: Fetch) -> None:
+    """Write what `docker save` would have written.
 
     Args:
         reference: repository:tag, the name the image gets.
-        fetch: writes a layer that has no local file to a path.
+
+    Raises:
+        HostError: the file cannot be written.
     """
-    with atomic_writer(path) as stream, tarfile.open(fileobj=stream, mode="w|") as tar:
-        names = []
-        for layer in {layer.digest: layer for layer in image.layers}.values():
-            name = f"{layer.digest.removeprefix('sha256:')}.tar"
-            if layer.path is not None:
-                _add_file(tar, name, layer.path)
-            else:
-                with unnamed_folder(path.parent) as workplace:
-                    fetch(layer, workplace / "layer")
-                    _add_file(tar, name, workplace / "layer")
-        for layer in image.layers:
-            names.append(f"{layer.digest.removeprefix('sha256:')}.tar")
-        config = f"{image.config_digest.removeprefix('sha256:')}.json"
-        _add_bytes(tar, config, image.config)
-        manifest = [{"Config": config, "RepoTags": [reference], "Layers": names}]
-        _add_bytes(tar, "manifest.json", canonical_json(manifest))
+    try:
+        with atomic_writer(path) as stream:
+            for piece in archive(image, reference, fetch):
+                stream.write(piece)
+    except OSError as error:
+        raise HostError(f"{path} could not be written", cause=str(error)) from error
 
 
-def load_archive(path: Path, image: BuiltImage) -> str:
-    """Load an archive into the Docker engine and give the image's id there.
+def load_image(image: BuiltImage, reference: str, fetch: Fetch) -> str:
+    """Send an image to the Docker engine and give its id there; nothing is stored on the way.
 
     Raises:
         HostError: no engine answers.
-        BuildError: the engine took it for another image.
+        BuildError: the engine did not take it, or took it for another image.
     """
-    # Here, not above: the SDK takes longer to import than most commands take to run.
-    import docker
-    from docker.errors import DockerException
-
     try:
         client = docker.from_env(timeout=LOAD_SECONDS)
-        with path.open("rb") as stream:
-            loaded = client.images.load(iter(lambda: stream.read(CHUNK), b""))  # type: ignore[arg-type]
     except DockerException as error:
-        raise HostError(
-            "the Docker engine cannot be asked to load the image",
-            cause=str(error),
-            remedy="start it (dockerd), or set DOCKER_HOST; flbuild doctor tells more",
-        ) from error
-    ids = [str(item.id) for item in loaded]
+        raise _no_engine(error) from error
+    try:
+        loaded = client.images.load(archive(image, reference, fetch))  # type: ignore[arg-type]
+        ids = sorted({str(item.id) for item in loaded})
+    except requests.ConnectionError as error:
+        raise _no_engine(error) from error
+    except DockerException as error:
+        raise BuildError(f"the Docker engine did not load {reference}", cause=str(error)) from error
+    finally:
+        client.close()
     # An engine with containerd's image store names an image by its manifest, the older store by its config.
-    known = {image.config_digest, image.manifest_digest}
-    if len(ids) != 1 or not known & set(ids):
-        raise BuildError(f"the engine loaded {', '.join(ids) or 'nothing'} instead of {image.config_digest}")
+    if len(ids) != 1 or ids[0] not in (image.config_digest, image.manifest_digest):
+        raise BuildError(
+            f"the Docker engine loaded {', '.join(ids) or 'nothing'} instead of {image.config_digest}"
+        )
     return ids[0]
 
 
-def _add_file(tar: tarfile.TarFile, name: str, path: Path) -> None:
-    with path.open("rb") as content:
-        member = tarfile.TarInfo(name)
-        member.size = path.stat().st_size
-        tar.addfile(member, content)
+def archive(image: BuiltImage, reference: str, fetch: Fetch) -> Iterator[bytes]:
+    """The archive piece by piece: layers, config and `manifest.json`.
+
+    Layers stay compressed: engines inflate them, and the config with its diff_ids is the same either way.
+    """
+    for layer in {layer.digest: layer for layer in image.layers}.values():
+        yield from _layer(layer, fetch)
+    config = f"{_hex(image.config_digest)}.json"
+    yield from _small(config, image.config)
+    names = [_layer_name(layer) for layer in image.layers]
+    manifest = [{"Config": config, "RepoTags": [reference], "Layers": names}]
+    yield from _small("manifest.json", canonical_json(manifest))
+    yield bytes(2 * tarfile.BLOCKSIZE)
 
 
-def _add_bytes(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+def _layer(layer: Blob, fetch: Fetch) -> Iterator[bytes]:
+    if layer.path is not None:
+        yield from _file(_layer_name(layer), layer.path)
+        return
+    with tempfile.TemporaryDirectory(prefix="flbuild-layer-") as folder:
+        path = Path(folder) / "layer"
+        fetch(layer, path)
+        yield from _file(_layer_name(layer), path)
+
+
+def _file(name: str, path: Path) -> Iterator[bytes]:
+    size = path.stat().st_size
+    yield _header(name, size)
+    with path.open("rb") as stream:
+        while piece := stream.read(CHUNK):
+            yield piece
+    yield _padding(size)
+
+
+def _small(name: str, content: bytes) -> Iterator[bytes]:
+    yield _header(name, len(content)) + content + _padding(len(content))
+
+
+def _header(name: str, size: int) -> bytes:
     member = tarfile.TarInfo(name)
-    member.size = len(content)
-    tar.addfile(member, io.BytesIO(content))
+    member.size = size
+    return member.tobuf(tarfile.GNU_FORMAT)
+
+
+def _padding(size: int) -> bytes:
+    return bytes(-size % tarfile.BLOCKSIZE)
+
+
+def _layer_name(layer: Blob) -> str:
+    return f"{_hex(layer.digest)}.tar"
+
+
+def _hex(digest: str) -> str:
+    return digest.removeprefix("sha256:")
+
+
+def _no_engine(error: Exception) -> HostError:
+    return HostError(
+        "the Docker engine cannot be asked to load the image",
+        cause=str(error),
+        remedy="start it (dockerd), or set DOCKER_HOST; flbuild doctor tells more",
+    )

@@ -8,11 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from flbuild.build.docker_archive import load_archive, write_archive
+from flbuild.build.docker_archive import load_image, write_archive
 from flbuild.build.oci.layout import write_layout
 from flbuild.cli.context import Context, open_context, print_json, print_result
 from flbuild.errors import UsageError
-from flbuild.files import unnamed_folder
 from flbuild.image import BlobFetcher, Made, Request, make_image, published, record
 from flbuild.registry.client import RegistryClient
 from flbuild.registry.push import PushReport, push_image
@@ -107,12 +106,8 @@ def _deliver(
             write_archive(made.image, destination.path.absolute(), name, fetch)
         places.append(f"{destination}@{made.image.manifest_digest}")
     if load:
-        with (
-            context.progress.task(f"load {name} into the Docker engine"),
-            unnamed_folder(context.settings.cache_dir / "archives") as folder,
-        ):
-            write_archive(made.image, folder / "image.tar", name, fetch)
-            places.append(load_archive(folder / "image.tar", made.image))
+        with context.progress.task(f"load {name} into the Docker engine"):
+            places.append(load_image(made.image, name, fetch))
     if pushed is not None:
         report = push_image(client, made.image, pushed, context.progress, published(context.project))
         places.append(str(pushed.at(report.digest)))
