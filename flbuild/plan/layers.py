@@ -75,9 +75,9 @@ def _shared(wheels: list[PlannedWheel]) -> Iterator[PlannedLayer]:
     dependencies = tuple(wheel for wheel in wheels if not wheel.requested and wheel.name != VLLM)
     pinned = tuple(wheel for wheel in wheels if wheel.requested and wheel.name != VLLM)
     vllm = tuple(wheel for wheel in wheels if wheel.name == VLLM)
-    yield PlannedLayer(
-        "dependencies", "wheels", f"{len(dependencies)} distributions that others require", dependencies
-    )
+    plural = "" if len(dependencies) == 1 else "s"
+    reason = f"{len(dependencies)} distribution{plural} that others require"
+    yield PlannedLayer("dependencies", "wheels", reason, dependencies)
     yield PlannedLayer("packages", "wheels", f"pinned by the recipe: {_names(pinned)}", pinned)
     for wheel in vllm:
         origin = "built here from its sources" if wheel.origin == "source" else "as published"

@@ -104,11 +104,14 @@ def _warn(root: Path, plugin: Plugin, facts: PluginFacts, progress: Progress) ->
             "build from a clone or from `git archive` to publish"
         )
         return
-    if not has_repository(root):
-        return
+    in_repository = has_repository(root)
     if not facts.tagged:
-        shallow = "the clone is shallow" if is_shallow(root) else "no version tag is reachable"
-        progress.warn(f"{shallow}, so the plugin's version is {facts.version}, which carries no order")
+        reason = (
+            "the clone is shallow" if in_repository and is_shallow(root) else "no version tag is reachable"
+        )
+        progress.warn(f"{reason}, so the plugin's version is {facts.version}, which carries no order")
+    if not in_repository:
+        return
     changed = changed_files(root, plugin.path)
     if changed and git(root, "rev-parse", "HEAD").strip() == facts.revision:
         shown = ", ".join(changed[:3]) + (" ..." if len(changed) > 3 else "")

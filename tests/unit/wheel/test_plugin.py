@@ -137,6 +137,11 @@ def test_a_commit_without_a_version_tag_is_warned_about_or_refused(repository, b
         build(shallow, require_tag=True)
 
 
+def test_an_export_without_a_version_tag_is_warned_about_too(repository, build, tmp_path):
+    _, warnings = build(export(repository, tmp_path / "export"))
+    assert "no version tag is reachable" in warnings[0]
+
+
 def test_a_tagged_commit_needs_no_warning(repository, build):
     repository.git("tag", "v1.2.0")
     wheel, warnings = build(repository.root, require_tag=True)
