@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+from rich.text import Text
 
 from flbuild.cli.context import open_context, print_json, print_result
-from flbuild.errors import VerificationError
 from flbuild.finding import Finding
 from flbuild.index.client import IndexClient
 from flbuild.index.store import FileStore
 from flbuild.lock.io import read_lock
 from flbuild.registry.client import RegistryClient
-from flbuild.verify.digest import require_published, verify_published, verify_reference
+from flbuild.verify.digest import Checked, raise_first, verify_published, verify_reference
 from flbuild.verify.image import Result, match_image, verify_image
 from flbuild.verify.lock import verify_lock
+from flbuild.verify.report import as_values, group, lines, looked_at, raise_if_failed
 from flbuild.verify.subject import open_subject
 
 app = typer.Typer(help="Prove that what was published is what was locked.", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+_COLOURS = {"error": "red", "warning": "yellow", "info": "dim"}
 
 
 @app.command()
@@ -40,14 +46,12 @@ def digest(
     if reference is not None:
         checked = [verify_reference(reference, lock, client)]
     else:
-        require_published(lock)
         checked = list(verify_published(lock, client))
     if as_json:
-        print_json([asdict(item) for item in checked])
+        print_json([_checked_values(item) for item in checked])
     else:
-        print_result(
-            "\n".join(f"{item.digest}  {item.name}  ({item.recipe} {item.target})" for item in checked)
-        )
+        print_result("\n".join(_checked_line(item) for item in checked))
+    raise_first(checked)
 
 
 @app.command("lock")
@@ -55,7 +59,11 @@ def lock_file(as_json: Json = False) -> None:
     """Check images.lock by itself: against the recipes, complete, consistent."""
     context = open_context()
     findings = verify_lock(context.project, read_lock(context.project.lock_path))
-    _report(findings, "images.lock agrees with the recipes", as_json=as_json)
+    if as_json:
+        print_json(as_values(findings))
+    else:
+        _show(findings, "images.lock agrees with the recipes")
+    raise_if_failed(findings)
 
 
 @app.command()
@@ -79,31 +87,55 @@ def image(
     match = match_image(subject, lock, recipe, target)
     store = FileStore(context.settings, IndexClient(context.settings, context.progress), context.progress)
     result = verify_image(subject, match, context.project, lock, store, context.progress, fetch=fetch)
-    _report(result.findings, _passed(reference, subject.manifest_digest, result), as_json=as_json)
+    if as_json:
+        print_json(as_values(result.findings, **looked_at(subject, result)))
+    else:
+        context.progress.info(_read(result))
+        _show(
+            result.findings,
+            f"{reference} is {match.recipe} {match.target} as locked: {subject.manifest_digest}",
+        )
+    raise_if_failed(result.findings)
 
 
-def _passed(reference: str, manifest: str, result: Result) -> str:
+def _checked_line(item: Checked) -> str:
+    state = "ok" if item.error is None else "FAILED"
+    return f"{item.digest}  {item.name}  ({item.recipe} {item.target})  {state}"
+
+
+def _checked_values(item: Checked) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "name": item.name,
+        "recipe": item.recipe,
+        "target": item.target,
+        "digest": item.digest,
+        "kind": item.kind,
+        "passed": item.error is None,
+    }
+    if item.error is not None:
+        values |= {"exit_code": item.error.exit_code, "error": str(item.error)}
+    return values
+
+
+def _read(result: Result) -> str:
     return (
-        f"{reference} is {result.match.recipe} {result.match.target} as locked: {manifest}, "
-        f"{result.distributions} distributions, {result.files} files, "
-        f"{result.read_layers} of {result.all_layers} layers read"
+        f"read {result.read_layers} of {result.all_layers} layers ({decimal(result.read_bytes)}): "
+        f"{result.files} files, {result.distributions} distributions"
     )
 
 
-def _report(findings: Sequence[Finding], passed: str, *, as_json: bool) -> None:
-    """Print what was found; an error among it ends the command with exit code 8."""
-    errors = [finding for finding in findings if finding.severity == "error"]
-    if as_json:
-        print_json({"passed": not errors, "findings": [asdict(finding) for finding in findings]})
-    else:
-        lines = [
-            f"{finding.severity}: {finding.check}: {finding.subject}: {finding.message}"
-            for finding in findings
-        ]
-        print_result("\n".join([*lines, *([] if errors else [passed])]))
-    if errors:
-        remedies = list(dict.fromkeys(finding.remedy for finding in errors if finding.remedy))
-        raise VerificationError(
-            f"{len(errors)} {'check fails' if len(errors) == 1 else 'findings are errors'}",
-            remedy="; ".join(remedies[:3]) or None,
-        )
+def _show(findings: Sequence[Finding], passed: str) -> None:
+    """Findings as a table on a terminal, as plain lines elsewhere; `passed` when none of them is an error."""
+    verdict = [] if any(finding.severity == "error" for finding in findings) else [passed]
+    if not sys.stdout.isatty():
+        print_result("\n".join([*lines(findings), *verdict]))
+        return
+    console = Console()
+    for check, items in group(findings).items():
+        table = Table(title=check, title_justify="left", show_header=False, box=None, pad_edge=False)
+        for item in items:
+            severity = Text(item.severity, style=_COLOURS[item.severity])
+            table.add_row(severity, Text(item.subject), Text(item.message))
+        console.print(table)
+    for line in verdict:
+        console.print(line, markup=False)

@@ -12,38 +12,46 @@ from flbuild.verify.context import Installed, Verification
 
 
 def packages(verification: Verification) -> Iterator[Finding]:
-    """Compare what is installed with lock and base."""
+    """Compare what is installed with the lock, and with what the base carries and has to provide."""
     installed: dict[str, list[Installed]] = defaultdict(list)
     for item in verification.installed:
         installed[item.name].append(item)
-    expected = {item.name: item.version for item in verification.expected}
-    base = verification.locked.base
-    carried = {item.name: item.version for item in base.inventory} if base else {}
-    provided = verification.recipe.base.provides
-
-    for name, version in expected.items():
-        yield from _compare(name, version, installed.get(name, []), "the lock")
-    for name, version in provided.items():
-        if name not in expected:
-            yield from _compare(name, version, installed.get(name, []), "the base provides, and the recipe,")
-    plugin = verification.recipe.plugin.name
+    wanted = _wanted(verification)
+    for name, (version, who) in wanted.items():
+        yield from _compare(name, version, installed.get(name, []), who)
+    removed = set(verification.recipe.base.remove) - set(wanted)
+    unknown_plugin = verification.recipe.plugin.name if verification.output is None else None
     for name, items in installed.items():
-        known = name in expected or name in carried or (name == plugin and verification.output is None)
-        if not known:
-            yield _error(name, f"{items[0].version} is installed, and neither lock nor base has it")
-        elif name in carried and name not in expected and name in verification.recipe.base.remove:
+        if name in removed:
             yield _error(name, f"{items[0].version} of the base is still there, the recipe removes it")
+        elif name not in wanted and name != unknown_plugin:
+            yield _error(name, f"{items[0].version} is installed, and neither lock nor base has it")
         if len(items) > 1:
             places = ", ".join(f"/{item.info}" for item in items)
             yield _error(name, f"it is installed {len(items)} times: {places}")
 
 
+def _wanted(verification: Verification) -> dict[str, tuple[str, str]]:
+    """Version of everything that has to be there, and who says so; what is installed above the base wins."""
+    base, recipe = verification.locked.base, verification.recipe
+    carried = base.inventory if base is not None else ()
+    wanted = {
+        item.name: (item.version, "the base's inventory")
+        for item in carried
+        if item.name not in recipe.base.remove
+    }
+    wanted |= {name: (version, "the base provides") for name, version in recipe.base.provides.items()}
+    wanted |= {item.name: (item.version, "the lock") for item in verification.expected}
+    return wanted
+
+
 def _compare(name: str, version: str, items: list[Installed], who: str) -> Iterator[Finding]:
+    says = f"{who} {version}" if who.endswith("provides") else f"{who} says {version}"
     if not items:
-        yield _error(name, f"it is missing; {who} says {version}")
+        yield _error(name, f"it is missing; {says}")
     for item in items:
         if not _same(item.version, version):
-            yield _error(name, f"{item.version} is installed, {who} says {version}")
+            yield _error(name, f"{item.version} is installed, {says}")
 
 
 def _same(found: str, wanted: str) -> bool:

@@ -1,66 +1,57 @@
-"""Every installed file is what its distribution's RECORD says, and every file has a RECORD (PEP 376)."""
+"""Every installed file is what its distribution's RECORD says, and every file has a RECORD."""
 
 from __future__ import annotations
 
-import csv
-import io
 import posixpath
 from collections.abc import Iterator
 
-from flbuild.build.oci.install import encode_digest
 from flbuild.finding import Finding
 from flbuild.verify.context import Installed, Verification
+from flbuild.verify.record import broken_rows, rows
 
 SHOWN = 5
 """Files named per distribution; the rest is counted."""
 
 
 def record(verification: Verification) -> Iterator[Finding]:
-    """Check RECORD in both directions, for the layers that were read."""
+    """Check RECORD in both directions, for the layers that were read.
+
+    Distributions of the base without a RECORD, as Debian packages leave them, are the base's affair.
+    """
     recorded: set[str] = set()
+    base = verification.locked.base
+    carried = {item.location.strip("/") for item in base.inventory} if base is not None else set()
     for item in verification.installed:
         if item.from_base:
             continue
         content = verification.view.contents.get(f"{item.info}/RECORD")
-        if content is None:
-            yield _finding("error", item.name, f"/{item.info} has no RECORD")
-            continue
-        rows = list(csv.reader(io.StringIO(content.decode("utf-8", errors="replace"))))
-        yield from _summarise(item.name, list(_rows(verification, item, rows, recorded)))
-    root = verification.site_packages + "/"
+        if content is not None:
+            yield from _summarise(item.name, list(_problems(verification, item, content, recorded)))
+        elif item.info not in carried:
+            yield _error(item.name, f"/{item.info} has no RECORD")
     stray = sorted(
         file.path
-        for file in verification.view.below(root.rstrip("/"))
+        for file in verification.view.below(verification.site_packages)
         if file.path not in recorded and not _is_byte_code_of(file.path, recorded)
     )
     yield from _summarise("unowned", [f"/{path} belongs to no distribution" for path in stray])
 
 
-def _rows(
-    verification: Verification, item: Installed, rows: list[list[str]], recorded: set[str]
+def _problems(
+    verification: Verification, item: Installed, content: bytes, recorded: set[str]
 ) -> Iterator[str]:
-    root = posixpath.dirname(item.info)
-    for row in rows:
-        if not row:
-            continue
-        if len(row) != 3:
-            yield f"a row of RECORD has {len(row)} fields: {','.join(row)}"
-            continue
-        path = posixpath.normpath(posixpath.join(root, row[0])).lstrip("/")
-        recorded.add(path)
-        file = verification.view.get(path)
-        if file is None:
-            yield f"/{path} is recorded, and missing"
-            continue
-        algorithm, _, value = row[1].partition("=")
-        if algorithm == "sha256" and value.rstrip("=") != encode_digest(file.digest):
-            yield f"/{path} does not have the recorded hash"
-        elif row[2].isdigit() and int(row[2]) != file.size:
-            yield f"/{path} has {file.size} bytes, recorded are {row[2]}"
+    for row in broken_rows(content):
+        yield f"a row of RECORD is broken: {row}"
+    for entry in rows(content, posixpath.dirname(item.info)):
+        recorded.add(entry.path)
+        file = verification.view.get(entry.path)
+        problem = "is recorded, and missing" if file is None else entry.difference(file)
+        if problem is not None:
+            yield f"/{entry.path} {problem}"
 
 
 def _is_byte_code_of(path: str, recorded: set[str]) -> bool:
-    """A .pyc beside a recorded module: an interpreter may add it, RECORD may leave it out (pip does not)."""
+    """A .pyc beside a recorded module: an interpreter may add it later."""
     folder, name = posixpath.split(path)
     if posixpath.basename(folder) != "__pycache__" or not name.endswith(".pyc"):
         return False
@@ -69,16 +60,11 @@ def _is_byte_code_of(path: str, recorded: set[str]) -> bool:
 
 def _summarise(subject: str, problems: list[str]) -> Iterator[Finding]:
     for problem in problems[:SHOWN]:
-        yield _finding("error", subject, problem)
+        yield _error(subject, problem)
     if len(problems) > SHOWN:
-        yield _finding("error", subject, f"and {len(problems) - SHOWN} more files like these")
+        yield _error(subject, f"and {len(problems) - SHOWN} more files like these")
 
 
-def _finding(severity: str, subject: str, message: str) -> Finding:
-    return Finding(
-        "error" if severity == "error" else "warning",
-        "record",
-        subject,
-        message,
-        "the image was changed after its wheels were installed; build it again from the lock",
-    )
+def _error(subject: str, message: str) -> Finding:
+    remedy = "the image was changed after its wheels were installed; build it again from the lock"
+    return Finding("error", "record", subject, message, remedy)

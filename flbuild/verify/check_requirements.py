@@ -1,4 +1,4 @@
-"""What `pip check` says, against the list of reviewed exceptions."""
+"""What `pip check` says, for the image's platform; the recipe's waivers are the reviewed exceptions."""
 
 from __future__ import annotations
 
@@ -9,41 +9,26 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from flbuild.finding import Finding
+from flbuild.index.tags import MACHINES
 from flbuild.verify.context import Verification
 
 CHECK = "requirements"
-_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 def requirements(verification: Verification) -> Iterator[Finding]:
-    """Unmet requirements of what is installed; a waiver takes one away, and must be needed and in force."""
-    waivers = {waiver.subject: waiver for waiver in verification.recipe.waivers if waiver.check == CHECK}
-    used = set()
-    for subject, message in unmet(verification):
-        waiver = waivers.get(subject)
-        if waiver is None:
-            yield Finding(
-                "error",
-                CHECK,
-                subject,
-                message,
-                "choose versions that agree, or add a reviewed waiver to the recipe",
-            )
-            continue
-        used.add(subject)
-        if waiver.expires < verification.today:
-            yield Finding(
-                "error",
-                CHECK,
-                subject,
-                f"{message}; its waiver expired on {waiver.expires}",
-                "review it again, and renew or drop the waiver",
-            )
-    for subject, waiver in waivers.items():
-        if subject not in used:
-            yield Finding(
-                "warning", CHECK, subject, f"the waiver is not needed: {waiver.reason}", "drop the waiver"
-            )
+    """Unmet requirements of what is installed."""
+    remedy = "choose versions that agree, or add a reviewed waiver to the recipe"
+    for subject, message in dict.fromkeys(unmet(verification)):
+        yield Finding("error", CHECK, subject, message, remedy)
+    unread = [item.name for item in verification.installed if item.from_base]
+    if unread:
+        yield Finding(
+            "info",
+            CHECK,
+            "base",
+            f"requirements of {len(unread)} distributions are not checked: they are in layers of the locked "
+            "base, which were not read",
+        )
 
 
 def unmet(verification: Verification) -> Iterator[tuple[str, str]]:
@@ -73,13 +58,12 @@ def unmet(verification: Verification) -> Iterator[tuple[str, str]]:
 
 def marker_environment(platform: str, python: str) -> dict[str, str]:
     """The values of environment markers inside the image (PEP 508)."""
-    machine = _MACHINES[platform.removeprefix("linux/")]
     return {
         "extra": "",
         "implementation_name": "cpython",
         "implementation_version": f"{python}.0",
         "os_name": "posix",
-        "platform_machine": machine,
+        "platform_machine": MACHINES[platform],
         "platform_python_implementation": "CPython",
         "platform_release": "",
         "platform_system": "Linux",

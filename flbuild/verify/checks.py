@@ -11,24 +11,28 @@ from flbuild.verify import (
     check_entry_points,
     check_files,
     check_forbidden,
+    check_labels,
+    check_layers,
     check_modules,
     check_packages,
     check_record,
     check_requirements,
+    check_secrets,
     check_wheels,
 )
 from flbuild.verify.context import Verification
+from flbuild.verify.waivers import apply_waivers
 
 Check = Callable[[Verification], Iterator[Finding]]
 
 CHECKS: dict[str, Check] = {
-    "layers": check_config.layers,
-    "media-types": check_config.media_types,
+    "layers": check_layers.layers,
+    "media-types": check_layers.media_types,
     "platform": check_config.platform,
     "output": check_config.output,
-    "labels": check_config.labels,
+    "labels": check_labels.labels,
     "environment": check_config.environment,
-    "secrets": check_config.secrets,
+    "secrets": check_secrets.secrets,
     "packages": check_packages.packages,
     "forbidden": check_forbidden.forbidden,
     "modules": check_modules.modules,
@@ -43,5 +47,8 @@ CHECKS: dict[str, Check] = {
 
 
 def run_checks(verification: Verification) -> list[Finding]:
-    """Everything that the checks find."""
-    return [finding for check in CHECKS.values() for finding in check(verification)]
+    """Everything that the checks find, after the recipe's waivers."""
+    found = (finding for check in CHECKS.values() for finding in check(verification))
+    order = list(CHECKS)
+    reviewed = apply_waivers(found, verification.recipe.waivers, verification.today)
+    return sorted(reviewed, key=lambda finding: order.index(finding.check) if finding.check in order else -1)

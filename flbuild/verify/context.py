@@ -15,8 +15,8 @@ from packaging.utils import canonicalize_name
 
 from flbuild.lock.model import LockedFile, LockedImage, Output
 from flbuild.recipe.model import Recipe
-from flbuild.verify.files import FileView
 from flbuild.verify.subject import Subject
+from flbuild.verify.view import FileView
 
 _INSTALLED = re.compile(r"/(?:site|dist)-packages/[^/]+\.dist-info/METADATA$")
 """Directly in a folder for packages: what lies deeper is a copy that a distribution carries for itself."""
@@ -101,15 +101,21 @@ class Verification:
         )
 
     def _base_only(self, known: set[str]) -> list[Installed]:
-        """Distributions of base layers that were not read, less what a layer above hides."""
+        """Distributions that only the base's inventory tells of: in layers that were not read, or without
+        metadata of the current form."""
         base = self.locked.base
         if base is None:
             return []
+        locations = {item.location.strip("/"): item for item in base.inventory}
         return [
-            Installed(item.name, item.version, item.location.strip("/"), from_base=True)
-            for item in base.inventory
-            if item.location.strip("/") not in known and not self._is_hidden(item.location.strip("/"))
+            Installed(item.name, item.version, location, from_base=True)
+            for location, item in locations.items()
+            if location not in known and self._is_there(location)
         ]
+
+    def _is_there(self, location: str) -> bool:
+        """Whether the base's file or folder is still there; the base's layers are the first ones."""
+        return self.view.exists(location) if 0 in self.view.read else not self._is_hidden(location)
 
     def _is_hidden(self, path: str) -> bool:
         parts = path.split("/")

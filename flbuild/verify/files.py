@@ -1,70 +1,40 @@
-"""The files of an image as a container sees them: hashes of all, contents of the few that describe others."""
+"""Reading layers into a view: each once, hashing everything, keeping little."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import posixpath
 import re
 import tarfile
 import zlib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import IO, cast
+from collections.abc import Iterable
+from typing import IO, Any, cast
 
-from flbuild.errors import VerificationError
+from flbuild.base.unpack import open_plain
+from flbuild.errors import HostError
 from flbuild.files import CHUNK
 from flbuild.progress import Progress
 from flbuild.verify.subject import LayerRef, Subject
+from flbuild.verify.view import File, FileView
 
 _KEPT = re.compile(
-    r"\.dist-info/(METADATA|RECORD|entry_points\.txt|direct_url\.json|top_level\.txt|WHEEL)$"
+    r"\.dist-info/(METADATA|RECORD|entry_points\.txt|direct_url\.json|top_level\.txt)$"
     r"|\.egg-info(/PKG-INFO)?$|\.egg-link$|\.pth$|/__editable__[^/]*\.py$"
 )
+"""Files whose content is kept, because it says what is installed."""
+
 _LARGEST_KEPT = 32 << 20
+"""Bytes; the RECORD of the largest distributions has a tenth of it."""
+
 _HEAD = 256
 """Bytes kept of the start of executables: enough for the first line of a script."""
 
 _OPAQUE = ".wh..wh..opq"
 _WHITEOUT = ".wh."
 
-
-@dataclass(frozen=True)
-class File:
-    """One file; `digest` is the SHA-256 of its bytes, `head` their start if it is executable."""
-
-    path: str
-    size: int
-    mode: int
-    layer: int
-    digest: bytes = b""
-    link: str | None = None
-    head: bytes = b""
-
-
-@dataclass
-class FileView:
-    """Merged layers. Paths have no leading slash. `read` are the indices of the layers that were read."""
-
-    files: dict[str, File] = field(default_factory=dict)
-    contents: dict[str, bytes] = field(default_factory=dict)
-    hidden: set[str] = field(default_factory=set)
-    read: list[int] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-
-    def below(self, folder: str) -> Iterator[File]:
-        """Every file inside `folder`."""
-        prefix = f"{folder.strip('/')}/"
-        return (item for path, item in self.files.items() if path.startswith(prefix))
-
-    def get(self, path: str) -> File | None:
-        """The file at a path, links to other files followed."""
-        for _ in range(40):
-            found = self.files.get(path)
-            if found is None or found.link is None:
-                return found
-            path = posixpath.normpath(posixpath.join(posixpath.dirname(path), found.link)).lstrip("/")
-        return None
+_UNREADABLE = (tarfile.TarError, zlib.error, gzip.BadGzipFile, EOFError, HostError)
 
 
 def read_files(subject: Subject, skip: Iterable[str], progress: Progress) -> FileView:
@@ -81,18 +51,19 @@ def read_files(subject: Subject, skip: Iterable[str], progress: Progress) -> Fil
             _read_layer(view, subject, index, layer)
             task.advance(layer.size)
         view.read.append(index)
+        view.read_bytes += layer.size
     return view
 
 
 def _read_layer(view: FileView, subject: Subject, index: int, layer: LayerRef) -> None:
     with subject.open_layer(layer.digest) as stream:
-        packed = HashingStream(stream)
+        packed = _HashingFile(stream)
         try:
-            plain = HashingStream(_plain(packed, layer))
+            plain = _HashingReader(open_plain(packed))
             _apply(view, plain, index)
             plain.drain()
-        except (tarfile.TarError, zlib.error, gzip.BadGzipFile, EOFError) as error:
-            view.problems.append(f"layer {layer.digest} cannot be read: {error}")
+        except _UNREADABLE as error:
+            view.problems.append(f"layer {layer.digest} ({layer.media_type}) cannot be read: {error}")
             return
         packed.drain()
     if packed.digest != layer.digest:
@@ -103,84 +74,94 @@ def _read_layer(view: FileView, subject: Subject, index: int, layer: LayerRef) -
         )
 
 
-def _plain(stream: HashingStream, layer: LayerRef) -> IO[bytes]:
-    if "gzip" in layer.media_type:
-        return cast("IO[bytes]", gzip.GzipFile(fileobj=cast("IO[bytes]", stream)))
-    if layer.media_type.endswith(".tar"):
-        return cast("IO[bytes]", stream)
-    raise VerificationError(
-        f"layer {layer.digest} has type {layer.media_type}, which flbuild cannot read",
-        remedy="verify an image with gzip layers",
-    )
-
-
-def _apply(view: FileView, stream: HashingStream, index: int) -> None:
-    added: set[str] = set()
+def _apply(view: FileView, stream: _HashingReader, index: int) -> None:
+    """Put a layer on top (OCI image specification, "Applying Changesets")."""
     with tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|") as tar:
         for member in tar:
-            path = posixpath.normpath(member.name).lstrip("/")
+            path = _normal(member.name)
             folder, name = posixpath.split(path)
             if name == _OPAQUE:
-                _hide_below(view, folder, added)
+                view.hide_below(folder, index)
             elif name.startswith(_WHITEOUT):
-                _hide(view, posixpath.join(folder, name.removeprefix(_WHITEOUT)))
-            elif not member.isdir():
-                added.add(path)
-                view.contents.pop(path, None)
-                view.files[path] = _file(view, tar, member, path, index)
+                view.hide(posixpath.join(folder, name.removeprefix(_WHITEOUT)), index)
+            elif member.isdir():
+                view.add_folder(path, index)
+            elif (place := view.place(path)) is not None:
+                _add(view, tar, member, place, index)
 
 
-def _file(view: FileView, tar: tarfile.TarFile, member: tarfile.TarInfo, path: str, index: int) -> File:
+def _add(view: FileView, tar: tarfile.TarFile, member: tarfile.TarInfo, path: str, index: int) -> None:
     if member.issym():
-        return File(path, 0, member.mode, index, link=member.linkname)
+        view.add(File(path, 0, member.mode, index, link=member.linkname), None)
+        return
     if member.islnk():
-        target = view.files.get(posixpath.normpath(member.linkname).lstrip("/"))
-        return File(path, target.size if target else 0, member.mode, index, target.digest if target else b"")
+        source = view.get(_normal(member.linkname))
+        if source is None:
+            view.add(File(path, 0, member.mode, index), None)
+            return
+        linked = File(path, source.size, member.mode, index, source.digest, head=source.head)
+        view.add(linked, view.contents.get(source.path))
+        return
     content = tar.extractfile(member)
     if content is None:
-        return File(path, 0, member.mode, index)
+        view.add(File(path, 0, member.mode, index), None)
+        return
     digest = hashlib.sha256()
-    keep = _KEPT.search(path) is not None and member.size <= _LARGEST_KEPT
-    kept = []
+    kept: list[bytes] | None = [] if _KEPT.search(path) and member.size <= _LARGEST_KEPT else None
     head = b""
     while chunk := content.read(CHUNK):
         digest.update(chunk)
-        if keep:
+        if kept is not None:
             kept.append(chunk)
         if member.mode & 0o111 and not head:
             head = chunk[:_HEAD]
-    if keep:
-        view.contents[path] = b"".join(kept)
-    return File(path, member.size, member.mode, index, digest.digest(), head=head)
+    file = File(path, member.size, member.mode, index, digest.digest(), head=head)
+    view.add(file, None if kept is None else b"".join(kept))
 
 
-def _hide_below(view: FileView, folder: str, keep: set[str]) -> None:
-    view.hidden.add(folder)
-    for path in [item.path for item in view.below(folder) if item.path not in keep]:
-        _drop(view, path)
+def _normal(name: str) -> str:
+    """A member's name as a path inside the image; bytes that are no UTF-8 are shown as escapes."""
+    path = posixpath.normpath(posixpath.join("/", name)).lstrip("/")
+    return path.encode("utf-8", "backslashreplace").decode()
 
 
-def _hide(view: FileView, path: str) -> None:
-    view.hidden.add(path)
-    if path in view.files:
-        _drop(view, path)
-    for inside in [item.path for item in view.below(path)]:
-        _drop(view, inside)
-
-
-def _drop(view: FileView, path: str) -> None:
-    view.files.pop(path, None)
-    view.contents.pop(path, None)
-
-
-class HashingStream:
-    """A readable stream that hashes what is read through it."""
+class _HashingFile(io.RawIOBase):
+    """A readable file that hashes what is read from the stream behind it."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
         self._hash = hashlib.sha256()
 
-    def read(self, size: int = -1) -> bytes:
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, target: Any) -> int:
+        """Fill `target` with at most its length; 0 at the end."""
+        data = self._stream.read(len(target))
+        self._hash.update(data)
+        target[: len(data)] = data
+        return len(data)
+
+    def drain(self) -> None:
+        """Read to the end."""
+        while data := self._stream.read(CHUNK):
+            self._hash.update(data)
+
+    @property
+    def digest(self) -> str:
+        """Of everything read so far."""
+        return f"sha256:{self._hash.hexdigest()}"
+
+
+class _HashingReader:
+    """As much of a file as tarfile needs to stream it, hashing what it reads."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._hash = hashlib.sha256()
+
+    def read(self, size: int) -> bytes:
         """Up to `size` bytes."""
         data = self._stream.read(size)
         self._hash.update(data)

@@ -8,7 +8,7 @@ from datetime import date
 from flbuild.errors import UsageError
 from flbuild.finding import Finding
 from flbuild.index.store import FileStore
-from flbuild.lock.model import Lock, LockedImageBase, Output
+from flbuild.lock.model import Lock, LockedBase, LockedImageBase, Output
 from flbuild.progress import Progress
 from flbuild.project import Project
 from flbuild.recipe.load import load_recipe
@@ -39,13 +39,9 @@ class Result:
     findings: tuple[Finding, ...]
     read_layers: int
     all_layers: int
+    read_bytes: int
     files: int
     distributions: int
-
-    @property
-    def passed(self) -> bool:
-        """Whether nothing is wrong; warnings do not count."""
-        return not any(finding.severity == "error" for finding in self.findings)
 
 
 def match_image(subject: Subject, lock: Lock, recipe: str | None = None, target: str | None = None) -> Match:
@@ -99,7 +95,8 @@ def verify_image(
 ) -> Result:
     """Run every check.
 
-    Layers of a registry base are not read when its inventory is locked: their digests pin them.
+    Layers of the locked base are not read where that would mean a download: their digests pin them, and
+    the lock has their inventory. A Debian base in a local folder is read, so that its files count too.
 
     Args:
         fetch: get locked wheels that are not on this machine, to compare their content too.
@@ -109,10 +106,7 @@ def verify_image(
     expand_target(recipe, match.target)
     if fetch:
         store.fetch_all([*locked.packages, *locked.targets.get(match.target, ())])
-    skip = []
-    if isinstance(locked.base, LockedImageBase) and locked.base.inventory:
-        skip = [layer.digest for layer in locked.base.layers]
-    view = read_files(subject, skip, progress)
+    view = read_files(subject, _unread(locked.base, subject), progress)
     verification = Verification(
         subject=subject,
         view=view,
@@ -128,9 +122,17 @@ def verify_image(
         findings=tuple(run_checks(verification)),
         read_layers=len(view.read),
         all_layers=len(subject.layers),
+        read_bytes=view.read_bytes,
         files=len(view.files),
         distributions=len(verification.installed),
     )
+
+
+def _unread(base: LockedBase | None, subject: Subject) -> list[str]:
+    """Digests of layers that need not be read."""
+    if isinstance(base, LockedImageBase):
+        return [layer.digest for layer in base.layers] if base.inventory else []
+    return [] if base is None or subject.is_local else [base.layer.digest]
 
 
 def _config_digest(subject: Subject) -> str:

@@ -21,6 +21,7 @@ from flbuild.project import Project
 from flbuild.recipe.load import load_recipe
 
 CHECK = "lock"
+_RESTORE = "restore images.lock from version control, or lock again"
 
 
 def verify_lock(project: Project, lock: Lock) -> list[Finding]:
@@ -33,12 +34,35 @@ def verify_lock(project: Project, lock: Lock) -> list[Finding]:
             Finding("error", CHECK, name, line, f"flbuild lock {name}")
             for line in stale(recipe, lock, plugin_requirements(project.root, recipe))
         ]
+    findings += _one_file_one_hash(lock)
     for name, image in lock.images.items():
         if name not in names:
             findings.append(Finding("error", CHECK, name, "the lock has an entry, but there is no recipe"))
         findings += _inputs(name, image)
         findings += _outputs(name, image)
     return findings
+
+
+def _one_file_one_hash(lock: Lock) -> Iterator[Finding]:
+    """A file of an index has one hash wherever it is pinned; two mean that one pin was edited."""
+    hashes: dict[tuple[str, str], tuple[str, str]] = {}
+    for where, file in _files(lock):
+        first, sha256 = hashes.setdefault((file.index, file.filename), (where, file.sha256))
+        if sha256 != file.sha256:
+            yield Finding(
+                "error",
+                CHECK,
+                f"{where}: {file.name}",
+                f"{file.filename} has another SHA-256 here than at {first}",
+                _RESTORE,
+            )
+
+
+def _files(lock: Lock) -> Iterator[tuple[str, LockedFile]]:
+    yield from (("build_tools", file) for file in lock.build_tools)
+    for name, image in lock.images.items():
+        yield from ((name, file) for file in image.packages)
+        yield from ((f"{name} {target}", file) for target, files in image.targets.items() for file in files)
 
 
 def _inputs(name: str, image: LockedImage) -> Iterator[Finding]:
@@ -74,7 +98,7 @@ def _file(where: str, file: LockedFile) -> Iterator[Finding]:
             CHECK,
             f"{where}: {file.name}",
             f"the entry says {file.version}, its file is {file.filename}",
-            "restore images.lock from version control, or lock again",
+            _RESTORE,
         )
 
 

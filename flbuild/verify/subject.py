@@ -46,6 +46,7 @@ class Subject:
     media_type: str
     config: bytes
     open_layer: Opener
+    is_local: bool
 
     @property
     def content(self) -> dict[str, Any]:
@@ -114,6 +115,7 @@ def _from_layout(text: str) -> Subject:
         media_type=image.manifest_media_type,
         config=image.config,
         open_layer=open_layer,
+        is_local=True,
     )
 
 
@@ -135,4 +137,5 @@ def _from_registry(reference: Reference, client: RegistryClient, platform: str) 
         media_type=image.media_type,
         config=client.blob(reference, str(image.content["config"]["digest"])),
         open_layer=open_layer,
+        is_local=False,
     )
