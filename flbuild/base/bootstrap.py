@@ -59,7 +59,7 @@ _NETWORK_SIGNS = (
 _HOST_SIGNS = {
     "No space left on device": "make room in the folder for temporary files (TMPDIR), or set TMPDIR",
     "NO_PUBKEY": "apt-get install debian-archive-keyring",
-    "unable to find a suitable mode": "run it as root, or apt-get install uidmap and allow user namespaces",
+    "unable to find a suitable mode": "run it as root, or apt-get install uidmap and fill /etc/subuid",
     "unable to unshare": "run it as root, or allow user namespaces (sysctl kernel.unprivileged_userns_clone)",
     "newuidmap": "apt-get install uidmap, and give the user a range in /etc/subuid and /etc/subgid",
 }
