@@ -10,6 +10,7 @@ from typing import Protocol
 from packaging.version import Version
 
 from flbuild.errors import HostError, RecipeError, RemoteGoneError
+from flbuild.files import sha256_file
 from flbuild.index.client import IndexClient
 from flbuild.index.git import GitStore, archive_sha256
 from flbuild.index.store import FileRef, FileStore
@@ -134,12 +135,14 @@ class Sources:
             for file in self._client.files(INDEX, VLLM)
             if file.kind == "sdist" and Version(file.version) == Version(version)
         ]
-        if not files or files[0].sha256 is None:
+        # A folder states no hashes, but holds the files.
+        hashes = [sha256_file(file.path) if file.path is not None else file.sha256 for file in files[:1]]
+        if not hashes or hashes[0] is None:
             raise RemoteGoneError(
                 f"index '{INDEX}' has no hashed sdist of vllm {version}",
                 remedy="correct vllm.version in the recipe",
             )
-        file = FileRef(VLLM, INDEX, files[0].filename, files[0].sha256, files[0].size or 0)
+        file = FileRef(VLLM, INDEX, files[0].filename, hashes[0], files[0].size or 0)
         size = self._store.fetch(file).stat().st_size
         source = SourceFile(index=INDEX, filename=file.filename, sha256=file.sha256, size=size)
         return Unbuilt(VLLM, local, source, env)

@@ -5,7 +5,9 @@ import subprocess
 import pytest
 
 from flbuild.errors import BuildError, RemoteGoneError, RemoteMovedError, VerificationError
+from flbuild.files import sha256_bytes
 from flbuild.lock.model import BaseDistribution
+from flbuild.settings import IndexSettings
 
 GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
 
@@ -93,6 +95,17 @@ def test_a_version_of_vllm_without_sources_is_gone(demo):
     demo.edit("0.28.0", "0.99.0")
     with pytest.raises(RemoteGoneError, match=r"no hashed sdist of vllm 0\.99\.0"):
         demo.lock()
+
+
+def test_sources_of_vllm_in_a_local_folder_are_hashed_there(demo, tmp_path):
+    folder = tmp_path / "sources"
+    for name, version, *_ in [("numpy", "1.26.4"), ("regex", "1.0"), ("sympy", "1.0"), ("pytest", "8.0")]:
+        demo.make_wheel(folder, name, version)
+    (folder / "vllm-0.28.0.tar.gz").write_bytes(b"vllm's sources in a folder")
+    demo.settings.indexes["pypi"] = IndexSettings(url=str(folder))
+    found = demo.lock().sources[0].source
+    assert found.sha256 == sha256_bytes(b"vllm's sources in a folder")
+    assert found.size == len(b"vllm's sources in a folder")
 
 
 def test_a_built_wheel_for_another_machine_is_refused(demo, tmp_path, make_wheel):
