@@ -20,6 +20,7 @@ from vllm.v1.worker.workspace import init_workspace_manager
 from vllm_fl.compat import apply_patches
 from vllm_fl.devices.base import Device
 from vllm_fl.dispatch import agree_with_other_ranks, start_worker_runtime
+from vllm_fl.dispatch.settings import load_settings
 
 if TYPE_CHECKING:
     from vllm.config import ParallelConfig
@@ -43,6 +44,15 @@ def data_parallel_offset(parallel: ParallelConfig) -> int:
     if rank is None:
         rank = parallel.data_parallel_index
     return rank * parallel.pipeline_parallel_size * parallel.tensor_parallel_size
+
+
+def record_operators(worker: Worker) -> None:
+    """Hook the IO dump into a loaded model; nothing is even imported unless it was asked for."""
+    env = load_settings().environment
+    if env.io_dump:
+        from vllm_fl.dispatch import io_dump
+
+        io_dump.attach(worker.get_model(), env, worker.rank)
 
 
 class WorkerFL(Worker):
@@ -100,6 +110,10 @@ class WorkerFL(Worker):
 
         return ModelRunnerFL(self.vllm_config, self.device)
 
+    def load_model(self, *, load_dummy_weights: bool = False) -> None:
+        super().load_model(load_dummy_weights=load_dummy_weights)
+        record_operators(self)
+
     def _maybe_get_memory_pool_context(self, tag: str) -> AbstractContextManager:
         # Only sleep mode needs a pool, and it is refused.
         return nullcontext()
@@ -143,6 +157,10 @@ class NvidiaWorkerFL(Worker):
         torch.accelerator.set_device_index(current_platform.logical_device_id_to_visible_device_id(rank))
         start_worker_runtime(self.rank)
         super().init_device()
+
+    def load_model(self, *, load_dummy_weights: bool = False) -> None:
+        super().load_model(load_dummy_weights=load_dummy_weights)
+        record_operators(self)
 
     def compile_or_warm_up_model(self) -> CompilationTimes:
         # Before graphs are captured: what a graph calls cannot be changed afterwards.
