@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from flbuild import __version__
-from flbuild.cli import image, lock, plan, recipe, render, verify, wheel
+from flbuild.cli import doctor, image, lock, plan, recipe, render, verify, wheel
 from flbuild.errors import FlbuildError
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app.command("plan")(plan.plan)
 app.command("render")(render.render)
 app.command("image")(image.image)
 app.add_typer(verify.app, name="verify")
+app.command("doctor")(doctor.doctor)
 
 
 def _print_version(wanted: bool) -> None:
