@@ -217,7 +217,8 @@ class IndexClient:
             response = self.http.get(url)
             response.raise_for_status()
         except requests.RequestException as error:
-            self.progress.warn(f"find-links page {redact_url(url)} cannot be read: {short_cause(error)}")
+            cause = self.settings.redact(short_cause(error))
+            self.progress.warn(f"find-links page {redact_url(url)} cannot be read: {cause}")
             return []
         page = ProjectPage.from_html(name, response.content, response.url)
         return [file for file in _page_files(page, name, response.url) if file.name == name]

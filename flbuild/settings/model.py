@@ -39,10 +39,8 @@ class IndexSettings(SettingsModel):
             place: a URL, which may carry credentials, or a local path.
             folder: what a relative path is relative to.
         """
-        url, username, password = split_userinfo(place)
-        return self.model_copy(
-            update={"url": local_or_url(url, folder), "username": username, "password": password}
-        )
+        url, username, password = split_userinfo(local_or_url(place, folder))
+        return self.model_copy(update={"url": url, "username": username, "password": password})
 
 
 class RegistrySettings(SettingsModel):

@@ -144,3 +144,14 @@ def test_find_links_gives_folder_files_of_that_project_only(tmp_path, make_wheel
     make_wheel(tmp_path / "links", "two", "2")
     client = client_for(make_settings(find_links=[tmp_path / "links", tmp_path / "absent"]))
     assert [file.version for file in client.find_links("two")] == ["2"]
+
+
+def test_a_find_links_page_that_refuses_is_named_without_its_credentials(fake_index, make_settings):
+    fake_index.answers["links"] = [401] * 9
+    page = f"http://jane:s3cret@127.0.0.1:{fake_index.port}/links"
+    client = client_for(make_settings(find_links=[page]))
+    assert client.find_links("one") == ()
+    (warning,) = client.progress.warnings
+    assert "/links" in warning
+    assert "s3cret" not in warning
+    assert "jane" not in warning

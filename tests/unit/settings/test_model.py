@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from flbuild.errors import UsageError
-from flbuild.settings.model import is_loopback
+from flbuild.settings.model import IndexSettings, is_loopback
 
 
 @pytest.mark.parametrize(
@@ -64,3 +64,9 @@ def test_redacting_hides_every_credential_of_the_settings(load):
 
 def test_redacting_without_credentials_changes_nothing(load):
     assert load('[index.pypi]\npassword = ""\n').redact("plain text") == "plain text"
+
+
+def test_an_at_sign_in_the_path_of_a_url_with_credentials_stays_there():
+    index = IndexSettings().redirected("https://me:pw@x.example/@team/simple", Path("/project"))
+    assert index.url == "https://x.example/@team/simple"
+    assert index.password.get_secret_value() == "pw"
