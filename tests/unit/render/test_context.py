@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import base64
+import hashlib
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from flbuild.build.oci.compile_worker import byte_code
 from flbuild.index.store import FileRef
 from flbuild.lock.model import GitSource, LockedSource
 from flbuild.plan.model import PlannedLayer
@@ -63,30 +68,49 @@ def test_a_git_source_is_wanted_as_the_archive_of_its_commit(stages):
     assert context_texts(made, TEMPLATES)["sources/gems/SHA256SUMS"].startswith(b"b" * 64)
 
 
-def test_what_runs_in_the_build_is_complete_without_flbuild_installed(stages, tmp_path):
+@pytest.fixture
+def tools(stages, tmp_path):
+    """The tools of a context, on disk."""
     for path, content in context_texts(stages(), TEMPLATES).items():
         target = tmp_path / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
-    module = tmp_path / "site" / "module.py"
-    module.parent.mkdir()
-    module.write_text("value = 1\n")
-    (module.parent / "broken.py").write_text("print 'python 2'\n")
-    run = [sys.executable, "-E", "-s", "-S"]
-    subprocess.run([*run, str(tmp_path / "tools" / "compile_new.py"), str(module.parent)], check=True)
-    (compiled,) = (module.parent / "__pycache__").iterdir()
-    first = compiled.read_bytes()
-    compiled.write_bytes(first + b"kept")
-    subprocess.run([*run, str(tmp_path / "tools" / "compile_new.py"), str(module.parent)], check=True)
-    assert compiled.read_bytes() == first + b"kept"
-    library = tmp_path / "tools" / "library"
+    return tmp_path / "tools"
+
+
+ALONE = (sys.executable, "-E", "-s", "-S")
+
+
+def test_what_runs_in_the_build_needs_nothing_but_pythons_library(tools):
+    library = tools / "library"
     code = f"import sys; sys.path.insert(0, {str(library)!r}); import flbuild.files, flbuild.errors"
-    subprocess.run([*run, "-c", code], check=True)
+    subprocess.run([*ALONE, "-c", code], check=True)
 
 
-def test_B77_byte_code_holds_no_time(stages, tmp_path):
-    from flbuild.build.oci.compile_worker import byte_code
+def test_new_modules_are_compiled_once_and_recorded(tools, tmp_path):
+    site = tmp_path / "site"
+    info = site / "demo-1.0.dist-info"
+    info.mkdir(parents=True)
+    (site / "module.py").write_text("value = 1\n")
+    (site / "broken.py").write_text("print 'python 2'\n")
+    (info / "RECORD").write_text("module.py,sha256=x,10\nbroken.py,sha256=x,1\ndemo-1.0.dist-info/RECORD,,\n")
+    command = [*ALONE, str(tools / "compile_new.py"), str(site)]
+    subprocess.run(command, check=True)
+    (compiled,) = (site / "__pycache__").iterdir()
+    content = compiled.read_bytes()
+    rows = [row.split(",") for row in (info / "RECORD").read_text().splitlines()]
+    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
+    assert [f"__pycache__/{compiled.name}", f"sha256={digest}", str(len(content))] in rows
+    assert rows[-1] == ["demo-1.0.dist-info/RECORD", "", ""]
+    compiled.write_bytes(content + b"kept")
+    subprocess.run(command, check=True)
+    assert compiled.read_bytes() == content + b"kept"
+    compiled.write_bytes(content[:4] + b"\0\0\0\0" + content[8:])
+    subprocess.run(command, check=True)
+    assert compiled.read_bytes() == content
 
+
+def test_B77_byte_code_holds_no_time():
     assert int.from_bytes(byte_code("/m.py", b"x = 1\n")[4:8], "little") == 0b01
 
 
