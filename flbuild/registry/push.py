@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from io import BufferedReader, BytesIO
 from typing import IO, Literal
 
 from flbuild.build.model import Blob, BuiltImage
+from flbuild.errors import BuildError
 from flbuild.progress import Progress, Task
 from flbuild.registry.client import RegistryClient
 from flbuild.registry.reference import Reference
@@ -53,16 +55,24 @@ def push_image(
     before = client.sent
     base = Reference.parse(image.base_reference) if image.base_reference else None
     blobs = list({blob.digest: blob for blob in image.layers}.values())
+    stopped = threading.Event()
 
     def push(blob: Blob) -> Outcome:
         known = [*(published or {}).get(blob.digest, ()), *([base] if base and blob.from_base else [])]
         with progress.task(f"push layer {blob.digest[7:19]}", blob.size) as task:
-            outcome = _push_blob(client, blob, target, base, known, task)
+            outcome = _push_blob(client, blob, target, base, known, _Stoppable(task, stopped))
             task.note(outcome)
             return outcome
 
     with ThreadPoolExecutor(PARALLEL) as pool:
-        outcomes = list(pool.map(push, blobs))
+        pushes = [pool.submit(push, blob) for blob in blobs]
+        try:
+            outcomes = [done.result() for done in as_completed(pushes)]
+        except BaseException:
+            # An error of one layer, or the user's Ctrl-C: do not send gigabytes of the others first.
+            stopped.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     if not client.has_blob(target, image.config_digest):
         client.upload(target, image.config_digest, len(image.config), lambda: BytesIO(image.config))
     digest = client.put_manifest(target.at(image.manifest_digest), image.manifest, image.manifest_media_type)
@@ -77,6 +87,24 @@ def push_image(
         outcomes.count("uploaded"),
         client.sent - before,
     )
+
+
+class _Stoppable:
+    """A task whose work ends at the next sign of progress once `stopped` is set."""
+
+    def __init__(self, task: Task, stopped: threading.Event) -> None:
+        self._task = task
+        self._stopped = stopped
+
+    def advance(self, amount: int) -> None:
+        """Count, or end the work."""
+        if self._stopped.is_set():
+            raise BuildError("the push was given up")
+        self._task.advance(amount)
+
+    def note(self, text: str) -> None:
+        """Pass on."""
+        self._task.note(text)
 
 
 def _push_blob(

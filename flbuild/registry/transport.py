@@ -23,6 +23,9 @@ from flbuild.settings.model import is_loopback
 
 _HUB_HOST = "registry-1.docker.io"
 
+_FINISH_TIMEOUT = (TIMEOUT[0], 900.0)
+"""Seconds for a PUT: before it answers the one that completes a large upload, a registry hashes all of it."""
+
 _REPEATABLE = ("GET", "HEAD", "POST", "PUT")
 """An upload that was opened twice or a manifest that was put twice does no harm; a PATCH adds bytes."""
 
@@ -133,14 +136,15 @@ class Transport:
         body = _CountedBody(data, self._count_sent) if data else data
         try:
             return header, self._raw(method, url, data=body, auth=_Header(header), **arguments)
-        except requests.RequestException as error:
+        except OSError as error:
+            # Every RequestException is one, and so is a missing file of certificates.
             raise self.unreachable(error) from error
 
     def _raw(self, method: str, url: str, **arguments: Any) -> requests.Response:
         return self._session.request(
             method,
             url,
-            timeout=TIMEOUT,
+            timeout=_FINISH_TIMEOUT if method == "PUT" else TIMEOUT,
             verify=self._verify,
             proxies=self._proxies,
             **{**arguments, "auth": arguments.get("auth") or _Header(None)},
@@ -160,7 +164,7 @@ class Transport:
                 return
             try:
                 self._authorizer.answer(challenge, scopes)
-            except (requests.RequestException, TokenServerError) as error:
+            except (OSError, TokenServerError) as error:
                 raise self.unreachable(error) from error
 
     def _refuse(self, response: requests.Response) -> None:

@@ -11,6 +11,7 @@ import pytest
 from flbuild.build.model import Blob, BuiltImage
 from flbuild.errors import RemoteGoneError, RemoteMovedError, RemoteRefusedError
 from flbuild.progress import Silent
+from flbuild.registry import upload as upload_module
 from flbuild.registry.client import RegistryClient
 from flbuild.registry.push import push_image
 from flbuild.registry.reference import Reference
@@ -181,3 +182,21 @@ def test_a_layer_that_has_left_the_place_it_was_published_to_is_uploaded(
     )
     assert (report.uploaded, report.mounted) == (2, 0)
     assert digest in registry.blobs
+
+
+def test_an_error_of_one_layer_ends_the_others(
+    client: RegistryClient, registry: FakeRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upload_module, "CHUNK", 1000)
+    contents = (bytes(range(250)) * 400, b"x" * 900)
+    blobs = []
+    for content in contents:
+        path = tmp_path / digest_of(content)[7:]
+        path.write_bytes(content)
+        blobs.append(Blob(digest_of(content), len(content), LAYER, digest_of(content), path, False))
+    image = BuiltImage(b"{}", digest_of(b"{}"), OCI_MANIFEST, b"c", digest_of(b"c"), tuple(blobs), None)
+    registry.on("PUT", "/uploads/", Answer.error(403, "DENIED", "quota"))
+    with pytest.raises(RemoteRefusedError, match="quota"):
+        push_image(client, image, registry.reference(), Silent())
+    assert registry.asked("PATCH", "uploads") < 100
+    assert registry.blobs == {}
