@@ -29,12 +29,20 @@ def record(verification: Verification) -> Iterator[Finding]:
             yield from _summarise(item.name, list(_problems(verification, item, content, recorded)))
         elif item.info not in carried:
             yield _error(item.name, f"/{item.info} has no RECORD")
-    stray = sorted(
-        file.path
-        for file in verification.view.below(verification.site_packages)
-        if file.path not in recorded and not _is_byte_code_of(file.path, recorded)
-    )
+    files = verification.view.below(verification.site_packages)
+    loose = sorted(file.path for file in files if file.path not in recorded)
+    byte_code = [path for path in loose if _is_byte_code_of(path, recorded)]
+    stray = [path for path in loose if path not in set(byte_code)]
     yield from _summarise("unowned", [f"/{path} belongs to no distribution" for path in stray])
+    if byte_code:
+        yield Finding(
+            "warning",
+            "record",
+            "byte-code",
+            f"{len(byte_code)} files of byte-code are in no RECORD, so nothing tells whether they fit their "
+            f"modules, for example /{byte_code[0]}",
+            "build without byte-code, or with a builder that records it",
+        )
 
 
 def _problems(

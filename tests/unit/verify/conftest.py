@@ -157,6 +157,7 @@ class Case:
     inventory: tuple = ()
     image_base: bool = False
     recorded: bool = True
+    builder: str = "oci"
     locked_base: bytes | None = None
     wheels: dict = field(default_factory=dict)
     today: date = date(2026, 6, 1)
@@ -294,7 +295,7 @@ class Case:
             plugin=PluginRecord(
                 version="1.2.0", filename="vllm_plugin_fl-1.2.0-py3-none-any.whl", sha256="5" * 64
             ),
-            builder="oci",
+            builder=self.builder,
             created=CREATED,
         )
 

@@ -76,3 +76,11 @@ def test_B55_layers_that_cannot_be_read_are_findings_not_crashes(case, layout, t
     assert list(view.files) == ["file"]
     (problem,) = view.problems
     assert "(application/new) cannot be read" in problem
+
+
+def test_an_engine_may_pack_a_debian_base_again_but_the_assembler_may_not(case):
+    case.locked_base = b"another tar"
+    case.builder = "buildah"
+    assert case.errors("layers") == []
+    case.builder = "oci"
+    assert len(case.errors("layers")) == 1
