@@ -16,13 +16,15 @@ from pathlib import Path
 import pytest
 from registry_server import PASSWORD, USER, RegistryServer, serve
 
+from flbuild.base.image import ImageBases
 from flbuild.build.model import BuiltImage
 from flbuild.errors import RemoteGoneError, RemoteMovedError, RemoteRefusedError, UnreachableError
 from flbuild.progress import Silent
+from flbuild.recipe.model import ImageBase
 from flbuild.registry.client import RegistryClient
 from flbuild.registry.push import push_image
 from flbuild.registry.reference import Reference
-from flbuild.settings import load_settings
+from flbuild.settings import Settings, load_settings
 
 MEGA = 1 << 20
 
@@ -281,6 +283,24 @@ def test_a_restart_of_the_registry_between_two_requests_is_no_error(
         server.stop()
         server.start()
         assert client.put_manifest(target, image.manifest, image.manifest_media_type) == image.manifest_digest
+
+
+def test_a_base_in_a_registry_is_read_once_and_then_known_by_its_manifest(
+    client: RegistryClient,
+    registry: RegistryServer,
+    make_image: Callable[..., BuiltImage],
+    settings: Settings,
+) -> None:
+    image, target = make_image(padding=2 * MEGA, note="base"), on(registry, "vendor/locked:v1")
+    push_image(client, image, target, Silent())
+    bases = ImageBases(settings, Silent(), client)
+    locked = bases.lock(ImageBase(image=str(target)), "linux/amd64")
+    assert (locked.digest, locked.config) == (image.manifest_digest, image.config_digest)
+    assert [layer.diff_id for layer in locked.layers] == [layer.diff_id for layer in image.layers]
+    received = client.received
+    assert bases.lock(ImageBase(image=str(target)), "linux/amd64") == locked
+    assert bases.config(locked) == image.config
+    assert client.received - received < 10_000
 
 
 def on_base(image: BuiltImage, base: Reference) -> BuiltImage:

@@ -89,6 +89,7 @@ def _handler(registry: FakeRegistry) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         timeout = 10
+        disable_nagle_algorithm = True
 
         def log_message(self, *args: object) -> None:
             pass
