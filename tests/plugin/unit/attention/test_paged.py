@@ -110,7 +110,7 @@ OPTIONS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "+".join(options))
 @pytest.mark.parametrize(("cached", "new"), SEED_LENGTHS[1:4])
-def test_windows_caps_biases_and_sinks_equal_the_dense_formula(
+def test_B64_windows_caps_biases_and_sinks_equal_the_dense_formula(
     cached: list[int], new: list[int], options: dict[str, Any]
 ) -> None:
     step = make_step(cached, new, generator=torch.Generator().manual_seed(2))
