@@ -16,9 +16,14 @@ CHUNK = 1 << 20
 
 @contextmanager
 def atomic_writer(path: Path, *, mode: int = 0o644) -> Iterator[BinaryIO]:
-    """Open a temporary file beside `path` for writing; it takes its name only if the block ends well."""
+    """Open a temporary file beside `path` for writing; it takes its name only if the block ends well.
+
+    What a killed process left of the same file goes away.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    _sweep(path.parent, path.name)
+    prefix = f".{path.name}.{os.getpid()}."
+    descriptor, name = tempfile.mkstemp(prefix=prefix, suffix=".tmp", dir=path.parent)
     temporary = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as stream:
@@ -58,10 +63,18 @@ def unnamed_folder(parent: Path, name: str = "new") -> Iterator[Path]:
 
 
 def _sweep(parent: Path, name: str) -> None:
-    for left in parent.glob(f".{name}.*.*"):
-        number = left.name.removeprefix(f".{name}.").split(".")[0]
-        if number.isdigit() and not _is_running(int(number)):
+    """Remove temporary files and folders of `name` whose process does not run any more."""
+    start = f".{name}."
+    with os.scandir(parent) as entries:
+        found = [Path(entry.path) for entry in entries if entry.name.startswith(start)]
+    for left in found:
+        number = left.name.removeprefix(start).split(".")[0]
+        if not number.isdigit() or _is_running(int(number)):
+            continue
+        if left.is_dir():
             shutil.rmtree(left, ignore_errors=True)
+        else:
+            left.unlink(missing_ok=True)
 
 
 def _is_running(process: int) -> bool:
