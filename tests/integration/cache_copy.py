@@ -12,7 +12,7 @@ PARTS = ("blobs", "build-tools", "files", "index", "interpreters", "layers", "me
 
 
 def copy_cache(source: Path, target: Path, *, without: Collection[str] = ()) -> Path:
-    """Copy a cache, by hard links where one file system holds both; flbuild never writes into a file of it."""
+    """Copy a cache, by hard links where that is possible: flbuild replaces its files, it writes into none."""
     for part in set(PARTS) - set(without):
         if (source / part).is_dir():
             shutil.copytree(source / part, target / part, symlinks=True, copy_function=_link)
