@@ -17,6 +17,7 @@ from flbuild.recipe import schema as recipe_schema
 from flbuild.recipe.load import load_recipe
 from flbuild.recipe.report import RecipeReport, report_recipe
 from flbuild.recipe.resolve import resolved
+from flbuild.verify.checks import CHECKS
 
 app = typer.Typer(help="List, show and check recipes.", no_args_is_help=True)
 
@@ -77,7 +78,7 @@ def check(
     """Check recipes: each file by itself, and what its fields mean together."""
     context = open_context()
     paths = [context.project.recipe_path(name) for name in names or context.project.recipe_names()]
-    reports = [report_recipe(path, context.settings) for path in paths]
+    reports = [report_recipe(path, context.settings, checks=CHECKS) for path in paths]
     if as_json:
         print_json({"recipes": [report.as_json() for report in reports]})
     else:

@@ -19,7 +19,7 @@ from flbuild.index.store import FileStore
 from flbuild.lock.io import read_lock
 from flbuild.registry.client import RegistryClient
 from flbuild.verify.digest import Checked, raise_first, verify_published, verify_reference
-from flbuild.verify.image import Result, match_image, verify_image
+from flbuild.verify.image import Result, match_image, platform_of, verify_image
 from flbuild.verify.lock import verify_lock
 from flbuild.verify.report import as_values, group, lines, looked_at, raise_if_failed
 from flbuild.verify.subject import open_subject
@@ -82,8 +82,7 @@ def image(
     context = open_context()
     lock = read_lock(context.project.lock_path)
     client = RegistryClient(context.settings, context.progress)
-    platform = lock.images[recipe].platform if recipe in lock.images else None
-    subject = open_subject(reference, client, platform)
+    subject = open_subject(reference, client, platform_of(reference, lock, recipe))
     match = match_image(subject, lock, recipe, target)
     store = FileStore(context.settings, IndexClient(context.settings, context.progress), context.progress)
     result = verify_image(subject, match, context.project, lock, store, context.progress, fetch=fetch)

@@ -83,6 +83,16 @@ def match_image(subject: Subject, lock: Lock, recipe: str | None = None, target:
     return Match(name, target or (words[-1] if len(words) > 2 else "release"), None)
 
 
+def platform_of(text: str, lock: Lock, recipe: str | None = None) -> str | None:
+    """The platform of an image that the lock knows by its reference or digest, to choose from an index."""
+    if recipe in lock.images:
+        return lock.images[recipe].platform
+    for image in lock.images.values():
+        if any(output.reference == text or text.endswith(f"@{output.manifest}") for output in image.outputs):
+            return image.platform
+    return None
+
+
 def verify_image(
     subject: Subject,
     match: Match,

@@ -136,3 +136,10 @@ def test_schema_check_notices_an_old_file_and_write_renews_it(run, project):
 
 def test_schema_check_and_write_exclude_each_other(run):
     assert isinstance(run("schema", "--check", "--write").exception, UsageError)
+
+
+def test_check_knows_the_checks_that_a_waiver_may_name(run, project):
+    edit(project, "cpu", "check: requirements", "check: requirement")
+    done = run("check", "cpu")
+    assert isinstance(done.exception, RecipeError)
+    assert "there is no check 'requirement'; perhaps you meant 'requirements'" in str(done.exception)

@@ -4,7 +4,7 @@ import pytest
 
 from flbuild.errors import UsageError
 from flbuild.lock.model import Lock
-from flbuild.verify.image import match_image
+from flbuild.verify.image import match_image, platform_of
 
 
 @pytest.fixture
@@ -63,3 +63,13 @@ def test_layers_of_an_image_base_without_inventory_are_read(case):
 
 def test_a_debian_base_is_read_from_a_folder(case):
     assert case.verification().view.read == [0, 1, 2]
+
+
+def test_the_platform_of_an_index_is_that_of_the_locked_image_or_of_the_named_recipe(lock):
+    entry = lock.images["demo"]
+    named = entry.outputs[0].model_copy(update={"reference": "example.org/demo:1"})
+    known = Lock(images={"demo": entry.model_copy(update={"platform": "linux/arm64", "outputs": (named,)})})
+    assert platform_of("example.org/demo:1", known) == "linux/arm64"
+    assert platform_of(f"example.org/copy@{named.manifest}", known) == "linux/arm64"
+    assert platform_of("example.org/demo:2", known) is None
+    assert platform_of("example.org/demo:2", known, "demo") == "linux/arm64"
