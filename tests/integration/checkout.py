@@ -58,7 +58,7 @@ class Checkout:
 
     def git(self, *arguments: str) -> str:
         """The output of git."""
-        environ = {**os.environ, **_AUTHOR}
+        environ = {**self.environ, **_AUTHOR}
         command = ["git", "-C", str(self.root), *arguments]
         return subprocess.run(command, check=True, capture_output=True, text=True, env=environ).stdout
 
