@@ -1,0 +1,1 @@
+"""What runs inside an image while a rendered Dockerfile builds it; copied into the context, never imported."""
