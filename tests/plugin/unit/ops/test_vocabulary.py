@@ -42,7 +42,7 @@ def test_B83_rows_of_all_ranks_are_found_without_a_compiler(
     )
 
 
-def test_B83_the_helpers_vllm_compiles_run_eagerly() -> None:
+def test_B83_the_functions_vllm_compiles_run_eagerly() -> None:
     from vllm.platforms import current_platform
 
     assert current_platform.simple_compile_backend == "eager"
