@@ -72,3 +72,23 @@ def test_uncompressed_layers_are_read_too(tmp_path, layout, tar):
     view = read_files(open_subject(name, None), (), Silent())
     assert set(view.files) == {"a"}
     assert view.problems == []
+
+
+def test_a_folder_takes_the_place_of_a_file_below(read):
+    assert set(read({"a": b"1"}, {"a/": b"", "a/b": b"2"}).files) == {"a/b"}
+
+
+def test_bytes_that_unpack_alike_but_are_not_those_of_the_digest_are_a_problem(tmp_path, layout, tar):
+    name = layout(tmp_path / "layout", [tar({"a": b"1"})], {"os": "linux"})
+    subject = open_subject(name, None)
+    blob = tmp_path / "layout" / "blobs" / "sha256" / subject.layers[0].digest.removeprefix("sha256:")
+    packed = bytearray(blob.read_bytes())
+    packed[4:8] = b"time"  # of gzip's header: RFC 1952, MTIME
+    blob.write_bytes(packed)
+    (problem,) = read_files(subject, (), Silent()).problems
+    assert problem.startswith(f"layer {subject.layers[0].digest} has the bytes of sha256:")
+
+
+def test_another_diff_id_than_the_config_says_is_a_problem(read):
+    (problem,) = read({"a": b"1"}, diff_ids=["sha256:" + "9" * 64]).problems
+    assert "the config says sha256:999" in problem

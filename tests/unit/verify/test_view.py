@@ -95,3 +95,8 @@ def test_a_path_exists_as_a_file_or_as_a_folder_with_something_in_it():
     assert made.exists("/d")
     assert made.exists("d/e")
     assert not made.exists("a/b")
+
+
+def test_a_whiteout_leaves_a_file_that_its_own_layer_brings():
+    made = view([("add", "a")], [("add", "a"), ("hide", "a")])
+    assert made.files["a"].layer == 1
