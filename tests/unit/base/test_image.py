@@ -156,7 +156,9 @@ def test_a_layer_with_other_bytes_leaves_no_note(
     assert len(list(tmp_path.rglob("*.json.gz"))) == 1
 
 
-@pytest.mark.parametrize("content", [b"no tar at all" * 100, gzip.compress(b"x" * 9999)[:-20]])
+@pytest.mark.parametrize(
+    "content", [b"no tar at all" * 100, gzip.compress(b"x" * 9999)[:-20]], ids=["plain", "cut"]
+)
 def test_a_layer_that_is_no_tar_is_told(bases: Callable[[FakeClient], ImageBases], content: bytes) -> None:
     with pytest.raises(RemoteMovedError, match="is no tar"):
         lock(bases(FakeClient(content)))
