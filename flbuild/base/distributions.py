@@ -46,15 +46,21 @@ class _Finder:
         self._tree = tree
         self._contents = tree.contents
         self._reals: dict[str, str] = {}
-        self._folders: dict[str, list[str]] = defaultdict(list)
-        for path in sorted(tree.files):
-            self._folders[posixpath.dirname(path)].append(path)
+        self._path_files: dict[str, list[str]] = defaultdict(list)
+        self._caches: dict[str, list[str]] = defaultdict(list)
+        for path in tree.files:
+            folder, _, name = path.rpartition("/")
+            if folder.endswith("/__pycache__"):
+                # The name of a module has no dot, the tags of its byte-code have some.
+                self._caches[f"{folder.removesuffix('__pycache__')}{name.partition('.')[0]}.py"].append(path)
+            elif name.endswith(".pth"):
+                self._path_files[folder].append(path)
 
     def find(self) -> list[Found]:
         installed = [*self._dist_infos(), *self._egg_infos(), *self._eggs()]
         linked = list(self._egg_links())
         seen = {source for found in (*installed, *linked) for source in found.sources}
-        return [*installed, *linked, *self._path_files(seen)]
+        return [*installed, *linked, *self._on_path(seen)]
 
     def _dist_infos(self) -> Iterator[Found]:
         """What pip, uv and their like install (PEP 376), editable or not."""
@@ -102,7 +108,7 @@ class _Finder:
                 links = {path} | self._only_for(place, source)
                 yield self._with_sources(Found(name, version, path, frozenset(links)), path, [source])
 
-    def _path_files(self, seen: set[str]) -> Iterator[Found]:
+    def _on_path(self, seen: set[str]) -> Iterator[Found]:
         """Source trees that a hand-written .pth file puts on the path, with their metadata in them."""
         for path in self._kept(".pth"):
             if posixpath.basename(posixpath.dirname(path)) not in PLACES:
@@ -181,12 +187,7 @@ class _Finder:
             path = self._real(posixpath.join("/", root, row[0]))
             yield path
             if path.endswith(".py"):
-                yield from self._bytecode(path)
-
-    def _bytecode(self, path: str) -> Iterator[str]:
-        folder, name = posixpath.split(path)
-        start = f"{folder}/__pycache__/{name.removesuffix('.py')}."
-        return (made for made in self._folders.get(f"{folder}/__pycache__", ()) if made.startswith(start))
+                yield from self._caches.get(path, ())
 
     def _listed(self, info: str) -> set[str]:
         listed = self._contents.get(f"{info}/installed-files.txt", b"").decode(errors="replace")
@@ -196,7 +197,7 @@ class _Finder:
         files: set[str] = set()
         for module in self._module_names(info, name):
             files |= set(self._tree.below(f"{place}/{module}"))
-            files |= {f"{place}/{module}.py", *self._bytecode(f"{place}/{module}.py")}
+            files |= {f"{place}/{module}.py", *self._caches.get(f"{place}/{module}.py", ())}
         return files
 
     def _module_names(self, info: str, name: str) -> list[str]:
@@ -207,8 +208,8 @@ class _Finder:
         """.pth files in a place that name nothing but this source tree."""
         return {
             path
-            for path in self._folders.get(place, ())
-            if path.endswith(".pth") and set(path_lines(self._contents.get(path, b""))) == {source}
+            for path in self._path_files.get(place, ())
+            if set(path_lines(self._contents.get(path, b""))) == {source}
         }
 
     def _kept(self, suffix: str) -> list[str]:

@@ -52,11 +52,11 @@ class Inventory:
     def distributions(self) -> tuple[BaseDistribution, ...]:
         """Python distributions, each with the absolute paths that go when it is removed."""
         files = self._tree.files
-        totals = Counter(folder for path in files for folder in _above(path))
+        totals = _counts(files)
         found = [self._distribution(item, files, totals) for item in find_distributions(self._tree)]
         return tuple(sorted(found, key=lambda item: (item.name, item.location)))
 
-    def _distribution(self, found: Found, files: set[str], totals: Counter[str]) -> BaseDistribution:
+    def _distribution(self, found: Found, files: frozenset[str], totals: Counter[str]) -> BaseDistribution:
         paths = _collapse(found.files & files, found.trees, totals)
         return BaseDistribution(
             name=found.name,
@@ -80,25 +80,43 @@ def _collapse(files: frozenset[str], trees: Iterable[str], totals: Counter[str])
 
     Only for folders of packages and source trees: /usr/local/bin stays, even if all in it goes.
     """
-    inside = Counter(folder for path in files for folder in _above(path))
+    inside = _counts(files)
     whole = {
         folder
         for folder, count in inside.items()
         if count == totals[folder] and (_IN_PLACE.search(folder) or _is_in(folder, trees))
     }
-    return sorted({next((folder for folder in _above(path) if folder in whole), path) for path in files})
+    tops: dict[str, str | None] = {}
+    result = set()
+    for path in files:
+        folder = path.rpartition("/")[0]
+        if folder not in tops:
+            tops[folder] = next((above for above in _upwards(folder) if above in whole), None)
+        result.add(tops[folder] or path)
+    return sorted(result)
+
+
+def _counts(files: Iterable[str]) -> Counter[str]:
+    """How many files are in each folder, at any depth."""
+    direct = Counter(path.rpartition("/")[0] for path in files)
+    counts: Counter[str] = Counter()
+    for folder, count in direct.items():
+        for above in _upwards(folder):
+            counts[above] += count
+    return counts
 
 
 def _is_in(folder: str, trees: Iterable[str]) -> bool:
     return any(folder == tree or folder.startswith(f"{tree}/") for tree in trees)
 
 
-def _above(path: str) -> Iterator[str]:
-    """Every folder above a path, the outermost first."""
-    end = path.find("/")
+def _upwards(folder: str) -> Iterator[str]:
+    """A folder and every one above it, the outermost first."""
+    end = folder.find("/")
     while end != -1:
-        yield path[:end]
-        end = path.find("/", end + 1)
+        yield folder[:end]
+        end = folder.find("/", end + 1)
+    yield folder
 
 
 def _debian_packages(status: str) -> Iterator[tuple[str, str, str]]:

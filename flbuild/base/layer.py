@@ -7,7 +7,7 @@ import json
 import posixpath
 import re
 import tarfile
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import IO
 
 FORMAT = 1
@@ -57,9 +57,12 @@ class LayerFacts:
 
     def pack(self) -> bytes:
         """These facts as bytes, to be kept."""
-        content = asdict(self)
-        content["entries"] = [(entry.path, entry.kind, entry.target) for entry in self.entries]
-        content["contents"] = {path: text.decode("latin-1") for path, text in self.contents.items()}
+        content = {
+            "entries": [(entry.path, entry.kind, entry.target) for entry in self.entries],
+            "contents": {path: text.decode("latin-1") for path, text in self.contents.items()},
+            "whiteouts": self.whiteouts,
+            "opaque": self.opaque,
+        }
         return gzip.compress(json.dumps(content).encode(), compresslevel=3, mtime=0)
 
     @classmethod

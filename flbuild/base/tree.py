@@ -22,9 +22,11 @@ class Tree:
     def __init__(self) -> None:
         self._root: _Folder = {}
         self._contents: dict[str, bytes] = {}
+        self._files: frozenset[str] | None = None
 
     def apply(self, layer: LayerFacts) -> None:
         """Put one layer on top (OCI image specification, "Applying Changesets")."""
+        self._files = None
         for path in layer.whiteouts:
             place = self._place(path)
             if place is not None:
@@ -37,15 +39,16 @@ class Tree:
             self._add(entry, layer.contents.get(entry.path))
 
     @property
-    def files(self) -> set[str]:
+    def files(self) -> frozenset[str]:
         """Every file and symbolic link."""
-        return set(_below(self._root, ""))
+        if self._files is None:
+            self._files = frozenset(_below(self._root, ""))
+        return self._files
 
     @property
     def contents(self) -> dict[str, bytes]:
         """What is in those files that describe installations."""
-        files = self.files
-        return {path: content for path, content in self._contents.items() if path in files}
+        return {path: content for path, content in self._contents.items() if path in self.files}
 
     def below(self, folder: str) -> Iterator[str]:
         """Every file and symbolic link inside `folder`; none if it is no folder."""
