@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from flbuild.errors import HostError, LockStaleError
 from flbuild.files import write_atomic
 from flbuild.lock.model import Lock, LockedFile, LockedImage
+from flbuild.lock.seal import seal_of, slim
 
 _HEADER = "# Written by `flbuild lock`; editing it by hand is refused by `flbuild lock --check`.\n"
 
@@ -61,7 +62,7 @@ def parse_lock(text: str, path: Path) -> Lock:
 
 def dump_lock(lock: Lock) -> str:
     """The text of a lock: models' field order, entries sorted, one pin a line, LF, a newline at the end."""
-    data = _slim(_sorted(lock).model_dump(mode="json"))
+    data = slim(_sorted(lock).model_dump(mode="json"), _KEPT_EMPTY)
     text = yaml.dump(data, Dumper=_Dumper, sort_keys=False, width=float("inf"), allow_unicode=True)
     return _HEADER + str(text)
 
@@ -101,7 +102,7 @@ def _sorted(lock: Lock) -> Lock:
 
 
 def _sorted_image(image: LockedImage) -> LockedImage:
-    return image.model_copy(
+    ordered = image.model_copy(
         update={
             "sources": tuple(sorted(image.sources, key=lambda source: (source.name, source.version))),
             "packages": _by_name(image.packages),
@@ -109,24 +110,11 @@ def _sorted_image(image: LockedImage) -> LockedImage:
             "unresolved": tuple(sorted(image.unresolved, key=lambda item: (item.source, item.name))),
         }
     )
+    return ordered.model_copy(update={"seal": seal_of(ordered)})
 
 
 def _by_name(files: tuple[LockedFile, ...]) -> tuple[LockedFile, ...]:
     return tuple(sorted(files, key=lambda file: (file.name, file.version, file.filename)))
-
-
-def _slim(value: Any) -> Any:
-    """Without keys that hold nothing: a model's default says the same."""
-    if isinstance(value, dict):
-        slim = {key: _slim(item) for key, item in value.items()}
-        return {
-            key: item
-            for key, item in slim.items()
-            if key in _KEPT_EMPTY or not (item is None or item is False or item in ([], {}))
-        }
-    if isinstance(value, list):
-        return [_slim(item) for item in value]
-    return value
 
 
 class _Dumper(yaml.SafeDumper):

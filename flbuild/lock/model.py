@@ -160,6 +160,7 @@ class Output(StrictModel):
 class LockedImage(StrictModel):
     """The locked inputs and recorded outputs of one recipe."""
 
+    seal: Digest | None = Field(default=None, description="hash of this entry's inputs, see `lock.seal`")
     recipe: Digest = Field(description="canonical hash of the recipe as resolved")
     platform: str
     python: str
