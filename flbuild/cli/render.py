@@ -15,7 +15,7 @@ from flbuild.progress import Progress
 from flbuild.render.context import wanted_files
 from flbuild.render.make import Renderer
 from flbuild.render.supply import Supplied
-from flbuild.render.write import differences, write_rendering
+from flbuild.render.write import differences, refuse_foreign, write_rendering
 
 SHOWN = 5
 
@@ -37,6 +37,8 @@ def render(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Write a Dockerfile and everything it needs, for the Docker engine or buildah."""
+    if not (check or force):
+        refuse_foreign(output)
     context = open_context()
     inputs = load_inputs(context.project, name)
     renderer = Renderer(context.project, context.settings, context.progress, offline=offline)

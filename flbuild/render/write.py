@@ -29,7 +29,7 @@ def write_rendering(
     """
     folder = folder.absolute()
     if not force:
-        _refuse_foreign(folder)
+        refuse_foreign(folder)
     try:
         with unnamed_folder(folder.parent, folder.name) as workplace:
             complete = workplace / "rendering"
@@ -60,7 +60,12 @@ def differences(folder: Path, texts: Mapping[str, bytes]) -> list[str]:
     return found + [f"{path}: is no longer part of it" for path in sorted(_marked(folder) - set(texts))]
 
 
-def _refuse_foreign(folder: Path) -> None:
+def refuse_foreign(folder: Path) -> None:
+    """Nothing if a rendering may be written to `folder`: it is new, empty or a former rendering.
+
+    Raises:
+        UsageError: it is not.
+    """
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file", remedy="name a folder with --output")
     if folder.exists() and any(folder.iterdir()) and not (folder / MARK).is_file():

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from flbuild.cli import render as cli
 from flbuild.cli.context import Context
-from flbuild.errors import HostError, LockStaleError
+from flbuild.errors import HostError, LockStaleError, UsageError
 from flbuild.progress import Silent
 from flbuild.project import Project
 from flbuild.render.supply import Supplied
@@ -84,3 +84,10 @@ def test_check_compares_and_writes_nothing(run, tmp_path):
     assert run("--check").exit_code == 0
     (tmp_path / "out" / "Dockerfile").write_text("FROM edited\n")
     assert "Dockerfile: differs" in str(run("--check").exception)
+
+
+def test_files_of_somebody_else_are_refused_before_anything_is_done(run, tmp_path, monkeypatch):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "own").write_text("")
+    monkeypatch.setattr(cli, "Renderer", None)
+    assert isinstance(run().exception, UsageError)
