@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import ClassVar
 
@@ -104,3 +105,28 @@ class HostError(FlbuildError):
 
 class UnreachableError(HostError):
     """A remote did not answer at all (DNS, connection, TLS, time-out)."""
+
+
+_OF_THE_HOST = frozenset(
+    getattr(errno, name)
+    for name in (
+        *("EACCES", "EPERM", "EROFS", "ENOSPC", "EDQUOT", "EIO", "EMFILE", "ENFILE"),
+        *("ENOTDIR", "EISDIR", "EEXIST", "ELOOP", "ENAMETOOLONG"),
+    )
+)
+"""What a file system answers because of its state, not because of a mistake in this program."""
+
+
+def host_error(error: OSError) -> HostError | None:
+    """What a file system refused, for the user; None if it may as well be a mistake in this program."""
+    if error.errno not in _OF_THE_HOST:
+        return None
+    where = f"{error.filename}: " if error.filename else ""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return HostError(
+        f"{where}{error.strerror}",
+        cause="a disk is full: that of the cache, of the output or of temporary files" if full else None,
+        remedy="make room, or set FLBUILD_CACHE_DIR and TMPDIR to folders on a larger disk"
+        if full
+        else "choose another place for it, or change what is there; FLBUILD_CACHE_DIR moves the cache",
+    )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, NoReturn
 
 import typer
 
 from flbuild import __version__
 from flbuild.cli import doctor, image, lock, plan, recipe, render, verify, wheel
-from flbuild.errors import FlbuildError
+from flbuild.errors import FlbuildError, host_error
+from flbuild.settings import redact
 
 app = typer.Typer(
     name="flbuild",
@@ -45,18 +48,33 @@ def _options(
 
 def main() -> None:
     """Run the command line; every known error ends with its class's exit code."""
+    _open_streams()
     try:
         app()
     except FlbuildError as error:
-        sys.stderr.write(f"error: {error}\n")
-        sys.exit(error.exit_code)
+        _fail(error)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted; run the same command again, nothing is half-written\n")
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
-    except Exception:
-        traceback.print_exc()
+    except Exception as error:
+        if isinstance(error, OSError) and (known := host_error(error)):
+            _fail(known)
+        sys.stderr.write(redact(traceback.format_exc()))
         sys.stderr.write("error: this is a bug in flbuild; please report the lines above\n")
         sys.exit(1)
+
+
+def _fail(error: FlbuildError) -> NoReturn:
+    # Messages hold no credentials; this is for those in words that another program or library wrote.
+    sys.stderr.write(f"error: {redact(str(error))}\n")
+    sys.exit(error.exit_code)
+
+
+def _open_streams() -> None:
+    """Give a process that was started with closed output streams a place to write to."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - for good

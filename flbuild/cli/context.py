@@ -33,6 +33,8 @@ def open_context() -> Context:
 def print_result(text: str) -> None:
     """Write the result of a command to stdout, the only thing that goes there."""
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    # Now, where a reader that went away or a full disk is still an error of the command.
+    sys.stdout.flush()
 
 
 def print_json(value: Any) -> None:

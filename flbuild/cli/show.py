@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from rich.console import Console
 from rich.filesize import decimal
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -89,8 +90,10 @@ class TerminalProgress:
 
     def _columns(self, unit: str) -> list[ProgressColumn]:
         amount: ProgressColumn = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
-        state = TextColumn("{task.fields[state]}")
-        return [TextColumn("{task.description}"), BarColumn(), amount, TimeElapsedColumn(), state]
+        label, state = (
+            TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[state]}")
+        )
+        return [label, BarColumn(), amount, TimeElapsedColumn(), state]
 
     @contextmanager
     def task(self, label: str, total: int | None = None, *, unit: str = "bytes") -> Iterator[Task]:
@@ -112,10 +115,11 @@ class TerminalProgress:
                 self._live = None
             seconds = time.monotonic() - start
             if seconds >= QUIET_SECONDS:
-                self.info(f"{label}{', ' + state if state else ''} [dim]({seconds:.1f} s)[/dim]")
+                shown = escape(f"{label}{', ' + state if state else ''}")
+                self._console.print(f"{shown} [dim]({seconds:.1f} s)[/dim]", highlight=False)
 
     def info(self, text: str) -> None:
-        self._console.print(text, highlight=False)
+        self._console.print(text, highlight=False, markup=False)
 
     def warn(self, text: str) -> None:
-        self._console.print(f"[yellow]warning:[/yellow] {text}", highlight=False)
+        self._console.print(f"[yellow]warning:[/yellow] {escape(text)}", highlight=False)
