@@ -1,1 +1,1 @@
-"""What runs inside an image while a rendered Dockerfile builds it; copied into the context, never imported."""
+"""What runs inside an image while a rendered Dockerfile builds it: copied to contexts, never imported."""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from flbuild.index.store import FileRef
 from flbuild.lock.model import GitSource, LockedSource
 from flbuild.plan.model import PlannedLayer
 from flbuild.render.context import Built, context_texts, wanted_files
+from flbuild.render.dockerfile import render_dockerfile
 
 TEMPLATES = Path(__file__).parents[3] / "templates"
 
@@ -117,3 +119,16 @@ def test_B77_byte_code_holds_no_time():
 def test_B74_pip_conf_has_lf(stages, tmp_path):
     (tmp_path / "pip.conf").write_bytes(b"[global]\r\nno-index = true\r\n")
     assert context_texts(stages(), tmp_path)["tools/pip.conf"] == b"[global]\nno-index = true\n"
+
+
+def test_every_folder_that_the_dockerfile_mounts_is_in_the_context(plan, layer, wheel, stages):
+    gone = PlannedLayer("remove", "remove", "out of the base", whiteouts=("/a",))
+    common = (gone, layer("dependencies", wheel("requests")), layer("vllm", wheel("vllm", origin="source")))
+    made = stages(plan("release", common), plan("ci", (*common, layer("target-ci", wheel("pytest")))))
+    places = {*context_texts(made, TEMPLATES), *(item.path for item in wanted_files(made))}
+    text = render_dockerfile(made, TEMPLATES)
+    mounted = set(re.findall(r"type=bind,source=([^,]+),", text))
+    assert {"tools", "base", "sources/vllm", "layers/remove", "layers/ci/target-ci"} <= mounted
+    assert [folder for folder in mounted if not any(path.startswith(f"{folder}/") for path in places)] == []
+    used = {path for path in places if not path.startswith("tools/")}
+    assert [path for path in used if not any(path.startswith(f"{folder}/") for folder in mounted)] == []
