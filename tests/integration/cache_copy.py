@@ -11,11 +11,18 @@ PARTS = ("blobs", "build-tools", "files", "index", "interpreters", "layers", "me
 """What later runs profit from; uv's own cache and the logs are left out."""
 
 
-def copy_cache(source: Path, target: Path, *, without: Collection[str] = ()) -> Path:
-    """Copy a cache, by hard links where that is possible: flbuild replaces its files, it writes into none."""
+def copy_cache(source: Path, target: Path, *, without: Collection[str] = (), links: bool = True) -> Path:
+    """Copy a cache; by hard links where that is possible, as flbuild replaces files and writes into none.
+
+    Args:
+        without: parts to leave out.
+        links: whether files may be shared with `source`; if not, they can be given to another user.
+    """
     for part in set(PARTS) - set(without):
         if (source / part).is_dir():
-            shutil.copytree(source / part, target / part, symlinks=True, copy_function=_link)
+            shutil.copytree(
+                source / part, target / part, symlinks=True, copy_function=_link if links else shutil.copy2
+            )
     return target
 
 

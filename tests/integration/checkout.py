@@ -79,7 +79,7 @@ class Checkout:
 def clone_repository(source: Path, root: Path) -> None:
     """A clone of the commit that `source` is at; an export, which is at none, gets one."""
     if (source / ".git").exists():
-        subprocess.run(["git", "clone", "--quiet", str(source), str(root)], check=True)
+        subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", str(source), str(root)], check=True)
         return
     ignored = shutil.ignore_patterns(".venv*", "build", "__pycache__", "*.egg-info", ".*_cache")
     shutil.copytree(source, root, ignore=ignored)
