@@ -28,7 +28,8 @@ def test_requirements_of_extras_do_not_count(case):
 
 
 def test_a_prerelease_or_local_version_satisfies(case):
-    case.add("vision", "1.0", requires=["torch==2.13.0"])
+    case.add("flagtree", "0.6.2a1+ascend3.5")
+    case.add("vision", "1.0", requires=["torch==2.13.0", "flagtree>=0.6.1"])
     assert case.errors("requirements") == []
 
 
