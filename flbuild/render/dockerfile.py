@@ -27,7 +27,6 @@ def render_dockerfile(stages: Stages, templates: Path) -> str:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        newline_sequence="\n",
         keep_trailing_newline=True,
         autoescape=False,  # noqa: S701 - a Dockerfile is no HTML; `quote` is what escapes here
     )

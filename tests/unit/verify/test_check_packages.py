@@ -79,3 +79,15 @@ def test_a_distribution_of_a_read_base_that_is_gone_is_missing(case, carried, in
 def test_spellings_of_one_version_are_equal(case):
     case.packages["numpy"] = "1.26.4.0"
     assert case.errors("packages") == []
+
+
+def test_what_the_inventory_lists_and_a_read_base_does_not_have_is_missing(case, carried):
+    case.inventory = (carried("six"),)
+    assert case.errors("packages") == ["six: it is missing; the base's inventory says 1.0"]
+
+
+def test_what_has_no_metadata_of_the_current_form_counts_if_it_is_there(case, carried):
+    location = "/usr/lib/python3/dist-packages/six-1.0.egg-info"
+    case.inventory = (carried("six", location=location),)
+    case.base[location.lstrip("/")] = b"Name: six\nVersion: 1.0\n"
+    assert case.errors("packages") == []
