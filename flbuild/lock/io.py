@@ -22,7 +22,7 @@ _HEADER = "# Written by `flbuild lock`; editing it by hand is refused by `flbuil
 _KEPT_EMPTY = frozenset({"packages", "images"})
 """Keys that readers may rely on even when there is nothing in them."""
 
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read_lock(path: Path) -> Lock:
@@ -42,7 +42,7 @@ def read_lock(path: Path) -> Lock:
 
 def parse_lock(text: str, path: Path) -> Lock:
     """The lock that `text` holds; `path` is for messages."""
-    remedy = "restore it from version control, or run flbuild lock"
+    remedy = f"git checkout {path.name}, or move it out of the way and run flbuild lock"
     try:
         data = yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader, in C where there is one
         return Lock.model_validate(data if data is not None else {})
@@ -115,6 +115,20 @@ def _sorted_image(image: LockedImage) -> LockedImage:
 
 def _by_name(files: tuple[LockedFile, ...]) -> tuple[LockedFile, ...]:
     return tuple(sorted(files, key=lambda file: (file.name, file.version, file.filename)))
+
+
+class _Loader(_SafeLoader):  # type: ignore[misc]
+    """A key that is there twice, as a bad merge leaves it, is an error instead of the last one winning."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        names: set[str] = set()
+        for key, _ in node.value:
+            if key.value in names:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key '{key.value}' is there twice", key.start_mark
+                )
+            names.add(key.value)
+        return dict(super().construct_mapping(node, deep))
 
 
 class _Dumper(yaml.SafeDumper):

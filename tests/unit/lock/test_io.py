@@ -207,3 +207,23 @@ size: 0, requires_python: '>=3.10'}}
     unresolved:
     - {{name: x, version: '1', source: flagos, reason: it could not be reached}}
 """
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "version: 1\nimages: {}\nversion: 1\n",
+        "version: 1\nimages:\n  cpu: {}\n  cpu: {}\n",
+        f"version: 1\nbuild_tools:\n- {{name: wheel, sha256: {SHA}, sha256: {SHA}}}\n",
+    ],
+)
+def test_a_key_that_is_there_twice_is_refused(text: str) -> None:
+    with pytest.raises(LockStaleError, match=r"images\.lock:[34]") as caught:
+        parse_lock(text, Path("images.lock"))
+    assert "there twice" in str(caught.value)
+
+
+def test_a_lock_that_cannot_be_read_names_a_way_out_that_does_not_read_it() -> None:
+    with pytest.raises(LockStaleError) as caught:
+        parse_lock("<<<<<<< HEAD\nversion: 1\n", Path("images.lock"))
+    assert caught.value.remedy == "git checkout images.lock, or move it out of the way and run flbuild lock"
