@@ -19,7 +19,7 @@ from flbuild.settings.file import SettingsFile, read_settings_file
 from flbuild.settings.model import IndexSettings, RegistrySettings, Settings, is_loopback
 from flbuild.settings.names import mangle
 from flbuild.settings.pip import pip_option
-from flbuild.settings.places import local_or_url
+from flbuild.settings.places import expand, local_or_url
 from flbuild.settings.toml import parse_toml
 from flbuild.settings.variables import index_variables, plain_variables, refuse_misspelled, registry_variables
 from flbuild.suggest import perhaps
@@ -69,7 +69,7 @@ def load_settings(root: Path | None, environ: Mapping[str, str]) -> Settings:
         registry_variables=registry_variables(environ),
         find_links=tuple(dict.fromkeys(local_or_url(link, Path.cwd()) for link in links)),
         debian_sources=merged.get("debian_sources", ()),
-        cache_dir=merged.get("cache_dir") or user_cache_path("flbuild"),
+        cache_dir=merged.get("cache_dir") or _user_cache(),
         ca_bundle=merged.get("ca_bundle") or _pip_bundle(environ),
         proxy=merged.get("proxy"),
         jobs=merged.get("jobs") or max(2, min(8, os.cpu_count() or 2)),
@@ -78,13 +78,23 @@ def load_settings(root: Path | None, environ: Mapping[str, str]) -> Settings:
 
 def _user_file(environ: Mapping[str, str]) -> Path:
     if named := environ.get("FLBUILD_CONFIG"):
-        path = Path(named).expanduser()
+        path = expand(Path(named))
         if not path.is_file():
             raise UsageError(
                 f"FLBUILD_CONFIG names {path}, which is not a file", remedy="unset FLBUILD_CONFIG, or fix it"
             )
         return path
     return user_config_path("flbuild") / FILE_NAME
+
+
+def _user_cache() -> Path:
+    folder = user_cache_path("flbuild")
+    if not folder.is_absolute():
+        # Without a home folder this would be one called ~ in whatever folder the command runs.
+        raise UsageError(
+            "this user has no home folder to keep a cache in", remedy="set FLBUILD_CACHE_DIR, or HOME"
+        )
+    return folder
 
 
 def _builtin_indexes() -> dict[str, IndexSettings]:
@@ -119,7 +129,7 @@ def _registry(
 ) -> RegistrySettings:
     values = dict(given)
     if values.get("ca_bundle") is not None:
-        values["ca_bundle"] = folder / Path(values["ca_bundle"]).expanduser()
+        values["ca_bundle"] = folder / expand(Path(values["ca_bundle"]))
     return (below or RegistrySettings(plain_http=is_loopback(host))).model_copy(update=values)
 
 
@@ -127,7 +137,7 @@ def _plain(source: SettingsFile, folder: Path) -> dict[str, Any]:
     values: dict[str, Any] = {"proxy": source.proxy, "jobs": source.jobs}
     for key in ("cache_dir", "ca_bundle"):
         path: Path | None = getattr(source, key)
-        values[key] = None if path is None else folder / path.expanduser()
+        values[key] = None if path is None else folder / expand(path)
     if source.debian.sources:
         values["debian_sources"] = tuple(_debian_source(text, folder) for text in source.debian.sources)
     return {key: value for key, value in values.items() if value is not None}
@@ -137,9 +147,9 @@ def _debian_source(text: str, folder: Path) -> str:
     """A source line or a mirror as it is, a file with its absolute path."""
     if text.startswith("deb ") or "://" in text:
         return text
-    return str(folder.absolute() / Path(text).expanduser())
+    return str(folder.absolute() / expand(Path(text)))
 
 
 def _pip_bundle(environ: Mapping[str, str]) -> Path | None:
     bundle = pip_option("cert", environ)
-    return Path(bundle).expanduser().absolute() if bundle else None
+    return expand(Path(bundle)).absolute() if bundle else None

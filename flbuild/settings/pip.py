@@ -46,7 +46,8 @@ def _files(environ: Mapping[str, str]) -> Iterator[Path]:
         return
     yield site_config_path("pip") / "pip.conf"
     yield SYSTEM_FILE
-    yield Path.home() / ".pip" / "pip.conf"
+    # Unlike Path.home, this is no error for a user without a home folder: it names no file then.
+    yield Path(os.path.expanduser("~/.pip/pip.conf"))
     yield user_config_path("pip") / "pip.conf"
     yield Path(sys.prefix) / "pip.conf"
     if named:

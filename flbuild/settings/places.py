@@ -30,7 +30,23 @@ def local_or_url(place: str, folder: Path) -> str:
             remedy="look in flbuild.toml, the variables FLBUILD_* and PIP_*, and pip's configuration",
         )
     path = Path(unquote(place[len("file://") :]) if found else place)
-    return str((folder / path.expanduser()).absolute())
+    return str((folder / expand(path)).absolute())
+
+
+def expand(path: Path) -> Path:
+    """`path` with a leading ~ or ~USER replaced by that home folder.
+
+    Raises:
+        UsageError: nothing says where it is.
+    """
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise UsageError(
+            f"nobody knows the home folder that {path} begins with",
+            cause=f"{path.parts[0]} is no user of this machine, or HOME is not set",
+            remedy="write the whole path, or set HOME",
+        ) from None
 
 
 def split_userinfo(url: str) -> tuple[str, SecretStr | None, SecretStr | None]:

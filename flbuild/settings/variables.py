@@ -11,6 +11,7 @@ from pydantic import SecretStr
 from flbuild.errors import UsageError
 from flbuild.settings.model import IndexSettings
 from flbuild.settings.names import INDEX_PREFIX, REGISTRY_PREFIX, mangle
+from flbuild.settings.places import expand
 from flbuild.suggest import closest, perhaps
 
 PLAIN_VARIABLES = (
@@ -31,10 +32,10 @@ def plain_variables(environ: Mapping[str, str]) -> dict[str, Any]:
     """Settings that variables give directly: cache_dir, ca_bundle, proxy, jobs."""
     values: dict[str, Any] = {}
     if folder := environ.get("FLBUILD_CACHE_DIR"):
-        values["cache_dir"] = Path(folder).expanduser().absolute()
+        values["cache_dir"] = expand(Path(folder)).absolute()
     bundles = [environ.get(name) for name in ("FLBUILD_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")]
     if bundle := next(filter(None, bundles), None):
-        values["ca_bundle"] = Path(bundle).expanduser().absolute()
+        values["ca_bundle"] = expand(Path(bundle)).absolute()
     if proxy := environ.get("FLBUILD_PROXY"):
         values["proxy"] = SecretStr(proxy)
     if jobs := environ.get("FLBUILD_JOBS"):

@@ -203,3 +203,18 @@ def test_no_secret_shows_in_the_settings(load):
     )
     shown = f"{settings!r} {settings} {settings.model_dump_json()} {settings.registry('quay.io')!r}"
     assert not [word for word in ("filesecret", "regsecret", "indexsecret", "varsecret") if word in shown]
+
+
+def test_a_home_folder_that_nobody_knows_is_named(load):
+    with pytest.raises(UsageError, match=r"~nosuchuser/cache.*\n.*~nosuchuser is no user"):
+        load(FLBUILD_CACHE_DIR="~nosuchuser/cache")
+    with pytest.raises(UsageError, match="~nosuchuser/wheels"):
+        load('find-links = ["~nosuchuser/wheels"]\n')
+
+
+def test_a_user_without_a_home_says_where_the_cache_is(load, monkeypatch):
+    monkeypatch.setattr("flbuild.settings.load.user_cache_path", lambda name: Path("~/.cache") / name)
+    with pytest.raises(UsageError, match="no home folder") as caught:
+        load()
+    assert "FLBUILD_CACHE_DIR" in str(caught.value)
+    assert load(FLBUILD_CACHE_DIR="/srv/cache").cache_dir == Path("/srv/cache")
