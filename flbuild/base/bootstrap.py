@@ -42,7 +42,7 @@ _HOOKS = (
     # that are no Python of this version are passed over, as the packages themselves do.
     'find "$1/usr" -name __pycache__ -prune -exec rm -rf {} +',
     (
-        'if [ -x "$1/usr/bin/python3" ]; then chroot "$1" env -i PATH=/usr/bin PYTHONHASHSEED=0 python3 '
+        'if [ -x "$1/usr/bin/python3" ]; then chroot "$1" env -i PATH=/usr/bin PYTHONHASHSEED=0 python3 -B '
         '-m compileall -q --invalidation-mode unchecked-hash $(cd "$1" && ls -d usr/lib/python3*) || true; fi'
     ),
 )
