@@ -144,3 +144,9 @@ def test_a_template_that_asks_for_what_is_not_there_is_an_error(stages, tmp_path
     with pytest.raises(UsageError, match="is wrong") as caught:
         render_dockerfile(stages(), tmp_path)
     assert "bse" in str(caught.value)
+
+
+def test_running_python_leaves_no_byte_code_of_its_own_in_the_base(render):
+    runs = [run for run in instructions(render(), "RUN") if "python3" in run and "/build/tools" not in run]
+    assert all("PYTHONDONTWRITEBYTECODE=1" in run for run in runs)
+    assert runs
