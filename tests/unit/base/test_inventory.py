@@ -232,16 +232,16 @@ def test_a_source_tree_on_the_path_by_hand_is_found(take: Take) -> None:
 
 
 def test_a_source_tree_that_holds_an_interpreter_is_not_taken_out_as_a_whole(take: Take) -> None:
-    venv = "work/.venv/lib/python3.11/site-packages"
+    venv = "sources/.venv/lib/python3.11/site-packages"
     layer = {
-        **wheel("demo", "1", site=venv, **{"direct_url.json": direct_url("/work")}),
+        **wheel("demo", "1", site=venv, **{"direct_url.json": direct_url("/sources")}),
         **wheel("torch", "2", "torch/x.py", site=venv),
-        "work/demo/x.py": "",
-        "work/data": "",
+        "sources/demo/x.py": "",
+        "sources/data": "",
     }
     _, editable, files = found(take(layer))["demo"]
     assert editable
-    assert files == (f"/{venv}/demo-1.dist-info", "/work/demo")
+    assert files == (f"/{venv}/demo-1.dist-info", "/sources/demo")
 
 
 @pytest.mark.parametrize("url", ["/", "", "/absent"])
