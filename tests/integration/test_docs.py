@@ -10,6 +10,9 @@ import pytest
 from checkout import REPOSITORY, Checkout
 from cpu_image import CpuImage
 
+from flbuild.lock.io import update_lock
+from flbuild.lock.model import Lock
+
 PAGES = (REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md")))
 
 SHOWN = re.compile(r"`(flbuild [^`]+)`|^\$ (flbuild [^#\n]+)", re.MULTILINE)
@@ -47,9 +50,21 @@ def shown_commands() -> list[str]:
 def project(cpu_image: CpuImage, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     """A clone that holds the built image where the pages say it is."""
     clone = cpu_image.checkout.clone(tmp_path_factory.mktemp("docs") / "project")
+    # Other tests of this session may have published from the same lock, to registries of their own.
+    update_lock(clone.root / "images.lock", _without_published)
     (clone.root / "build").mkdir()
     (clone.root / "build" / "cpu").symlink_to(cpu_image.layout)
     return clone
+
+
+def _without_published(lock: Lock) -> Lock:
+    images = {
+        name: image.model_copy(
+            update={"outputs": tuple(output for output in image.outputs if output.reference is None)}
+        )
+        for name, image in lock.images.items()
+    }
+    return lock.model_copy(update={"images": images})
 
 
 @pytest.fixture(scope="module")
