@@ -39,14 +39,14 @@ def log_in(tmp_path: Path, registry: FakeRegistry, entry: dict[str, str]) -> Non
     (tmp_path / ".docker/config.json").write_text(json.dumps({"auths": {registry.host: entry}}))
 
 
-def test_a_public_image_is_pulled_with_an_anonymous_token(
+def test_b73_a_public_image_is_pulled_with_an_anonymous_token(
     client: RegistryClient, image: FakeRegistry
 ) -> None:
     client.manifest(image.reference())
     assert image.issued == [("repository:team/image:pull",)]
 
 
-def test_a_missing_helper_does_not_block_a_public_pull(
+def test_b73_a_missing_helper_does_not_block_a_public_pull(
     make_client: MakeClient, image: FakeRegistry, tmp_path: Path, progress: Silent
 ) -> None:
     (tmp_path / ".docker").mkdir()

@@ -37,7 +37,7 @@ def test_every_kind_of_manifest_is_accepted_by_name(client: RegistryClient, regi
     assert INDEX in accepted
 
 
-def test_an_index_stays_an_index(client: RegistryClient, registry: FakeRegistry) -> None:
+def test_b43_an_index_stays_an_index(client: RegistryClient, registry: FakeRegistry) -> None:
     arm = registry.add_manifest({"layers": ["arm"]})
     amd = registry.add_manifest({"layers": ["amd"]})
     children = [
@@ -69,7 +69,7 @@ def test_an_index_inside_an_index_is_followed_and_a_circle_is_not(
         client.image_manifest(registry.reference(), "linux/amd64")
 
 
-def test_other_bytes_than_the_digest_asked_for_are_refused(
+def test_b44_other_bytes_than_the_digest_asked_for_are_refused(
     client: RegistryClient, registry: FakeRegistry
 ) -> None:
     wanted = digest_of(b"what was locked")
@@ -88,7 +88,7 @@ def test_a_stated_digest_that_is_not_the_bytes_is_refused(
         client.manifest(registry.reference())
 
 
-def test_a_collected_digest_is_gone_and_the_way_out_is_named(
+def test_b31_a_collected_digest_is_gone_and_the_way_out_is_named(
     client: RegistryClient, registry: FakeRegistry
 ) -> None:
     with pytest.raises(RemoteGoneError) as gone:
@@ -129,7 +129,7 @@ def test_a_rate_limit_is_told_with_its_time_and_not_slept_through(
 @pytest.mark.parametrize(
     ("status", "said"), [(403, "DENIED"), (405, "only reads"), (413, "client_max_body_size"), (400, "log")]
 )
-def test_a_refusal_is_no_outage(
+def test_b32_a_refusal_is_no_outage(
     client: RegistryClient, registry: FakeRegistry, status: int, said: str
 ) -> None:
     registry.on("PUT", "/manifests/1", Answer.error(status, "DENIED"))
@@ -137,7 +137,7 @@ def test_a_refusal_is_no_outage(
         client.put_manifest(registry.reference(), b"{}", INDEX)
 
 
-def test_a_host_that_does_not_listen_is_unreachable(client: RegistryClient) -> None:
+def test_b32_a_host_that_does_not_listen_is_unreachable(client: RegistryClient) -> None:
     with pytest.raises(UnreachableError, match=r"registry 127.0.0.1:9 cannot be reached\n  cause: .*refused"):
         client.manifest(Reference.parse("127.0.0.1:9/a/b:1"))
 
@@ -245,7 +245,7 @@ def test_a_repository_without_tags_or_without_existence_has_none(
     assert client.tags(registry.reference()) == ()
 
 
-def test_a_manifest_stored_under_another_digest_is_an_error(
+def test_b37_b40_a_manifest_stored_under_another_digest_is_an_error(
     client: RegistryClient, registry: FakeRegistry
 ) -> None:
     other = digest_of(b"converted")

@@ -141,7 +141,7 @@ def test_a_base_whose_layers_are_gone_is_gone(
             push_image(client, built, registry.reference(), Silent())
 
 
-def test_a_registry_that_changes_the_manifest_is_found_out(
+def test_b37_a_registry_that_changes_the_manifest_is_found_out(
     client: RegistryClient, registry: FakeRegistry, image: BuiltImage
 ) -> None:
     other = f"sha256:{hashlib.sha256(b'converted').hexdigest()}"
