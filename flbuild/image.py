@@ -125,7 +125,8 @@ def _attempt(
     facts = plugin_facts(project.root, recipe.plugin, request.commit)
     plan = make_plan(recipe, inputs.locked, request.target, facts)
     # The base first: if Debian's archive has moved on, nothing else is worth waiting for.
-    builder = _builder(settings, progress, client, recipe)
+    bases = BaseSource(settings, progress, client, recipe.platform, offline=request.offline)
+    builder = OciBuilder(settings.cache_dir, bases)
     builder.prepare(plan)
     plugin = build_plugin(
         project.root,
@@ -222,10 +223,6 @@ def _refuse_unresolved(inputs: Inputs) -> None:
             cause="it was locked with --allow-missing",
             remedy=f"make these places reachable (flbuild.toml), then flbuild lock {inputs.recipe.name}",
         )
-
-
-def _builder(settings: Settings, progress: Progress, client: RegistryClient, recipe: Recipe) -> OciBuilder:
-    return OciBuilder(settings.cache_dir, BaseSource(settings, progress, client, recipe.platform))
 
 
 def _files(

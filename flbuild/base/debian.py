@@ -30,7 +30,8 @@ moved on and locks it again need not make it twice."""
 class DebianBases:
     """Makes Debian bases; one is kept as a layer file in the cache."""
 
-    def __init__(self, settings: Settings, progress: Progress) -> None:
+    def __init__(self, settings: Settings, progress: Progress, *, offline: bool = False) -> None:
+        self._offline = offline
         self._settings = settings
         self._cache = LayerCache(settings.cache_dir)
         self._bases = settings.cache_dir / "bases"
@@ -75,6 +76,11 @@ class DebianBases:
         return base.model_copy(update={"inventory": inventory.distributions()})
 
     def _bootstrap(self, suite: str, packages: Sequence[str], platform: str) -> Bootstrap:
+        if self._offline:
+            raise HostError(
+                f"the Debian base {suite} is not on this machine, and --offline forbids making it",
+                remedy="run once without --offline",
+            )
         architecture = platform.removeprefix("linux/")
         if host.machine() != _MACHINES[architecture]:
             raise HostError(

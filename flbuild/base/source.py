@@ -15,8 +15,16 @@ from flbuild.settings import Settings
 class BaseSource:
     """What `flbuild.build.oci.assemble.BaseSource` asks for."""
 
-    def __init__(self, settings: Settings, progress: Progress, client: RegistryClient, platform: str) -> None:
-        self._debian = DebianBases(settings, progress)
+    def __init__(
+        self,
+        settings: Settings,
+        progress: Progress,
+        client: RegistryClient,
+        platform: str,
+        *,
+        offline: bool = False,
+    ) -> None:
+        self._debian = DebianBases(settings, progress, offline=offline)
         self._images = ImageBases(settings, progress, client)
         self._platform = platform
 

@@ -74,7 +74,7 @@ def image(
     context = open_context()
     if destination is None and not (push or pushed or load):
         destination = Destination(LAYOUT, context.project.root / "build" / name)
-    client = RegistryClient(context.settings, context.progress)
+    client = RegistryClient(context.settings, context.progress, offline=offline)
     request = Request(name, target, builder, commit, refresh_base, require_tag, offline)
     made = make_image(context.project, context.settings, context.progress, client, request)
     if pushed is None and push:

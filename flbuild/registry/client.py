@@ -14,6 +14,7 @@ from urllib3.exceptions import HTTPError
 
 from flbuild.errors import (
     FlbuildError,
+    HostError,
     RemoteGoneError,
     RemoteMovedError,
     RemoteRefusedError,
@@ -62,7 +63,9 @@ class RegistryClient:
         environ: Mapping[str, str] | None = None,
         *,
         wait: float = 0.5,
+        offline: bool = False,
     ) -> None:
+        self._offline = offline
         self._settings = settings
         self._credentials = Credentials(settings, progress, os.environ if environ is None else environ)
         self._wait = wait
@@ -310,6 +313,11 @@ class RegistryClient:
         return self._transport(reference).unreachable(cause)
 
     def _transport(self, reference: Reference) -> Transport:
+        if self._offline:
+            raise HostError(
+                f"registry {reference.host} has to be asked, and --offline forbids it",
+                remedy="run once without --offline",
+            )
         with self._lock:
             if reference.host not in self._transports:
                 self._transports[reference.host] = Transport(

@@ -160,6 +160,18 @@ def test_a_locked_base_is_made_again_where_the_cache_is_empty(
     assert len(archive.calls) == 2
 
 
+def test_offline_uses_the_cache_and_makes_nothing(
+    bases: Callable[..., DebianBases], archive: Archive, tmp_path: Path
+) -> None:
+    base = bases().lock(RECIPE, PLATFORM)
+    offline = DebianBases(bases()._settings, Silent(), offline=True)
+    assert offline.layer(base, PLATFORM).is_file()
+    emptied(tmp_path)
+    with pytest.raises(HostError, match="--offline forbids"):
+        offline.layer(base, PLATFORM)
+    assert len(archive.calls) == 1
+
+
 def test_a_damaged_layer_in_the_cache_is_made_again(
     bases: Callable[..., DebianBases], archive: Archive
 ) -> None:

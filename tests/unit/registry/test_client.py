@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from flbuild.errors import RemoteGoneError, RemoteMovedError, RemoteRefusedError, UnreachableError
+from flbuild.errors import HostError, RemoteGoneError, RemoteMovedError, RemoteRefusedError, UnreachableError
+from flbuild.progress import Silent
 from flbuild.registry import client as client_module
 from flbuild.registry.client import RegistryClient
 from flbuild.registry.reference import Reference
+from flbuild.settings import Settings
 
 from .fake_registry import Answer, FakeRegistry, digest_of
 
@@ -276,3 +278,9 @@ def test_bytes_received_are_counted(client: RegistryClient, registry: FakeRegist
     client.manifest(registry.reference())
     list(client.stream_blob(registry.reference(), registry.add_blob(b"x" * 1000)))
     assert client.received == len(raw) + 1000
+
+
+def test_offline_asks_no_registry(make_settings: Callable[..., Settings]) -> None:
+    client = RegistryClient(make_settings(), Silent(), {}, offline=True)
+    with pytest.raises(HostError, match="has to be asked, and --offline forbids it"):
+        client.manifest(Reference.parse("quay.io/a/b:1"))
