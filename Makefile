@@ -19,7 +19,9 @@ image: $(VENV)/.installed
 	$(FLBUILD) verify digest oci:$(IMAGE)
 	$(FLBUILD) verify image oci:$(IMAGE)
 
-test: lint unit integration plugin
+# The two long parts mostly wait, for disks, engines and each other's processes, so they run side by side.
+test: lint unit
+	$(MAKE) --jobs 2 --output-sync=target integration plugin
 
 $(VENV)/.installed: pyproject.toml
 	scripts/apt-prerequisites python3-venv
