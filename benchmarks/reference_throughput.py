@@ -26,6 +26,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.plugin.checkpoints import build, prompts
+from tests.plugin.conftest import PLUGIN, write_metadata
 
 Batch = list[list[int]]
 PAD = 1
@@ -117,7 +118,11 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
     options = parser.parse_args()
-    result = measure(options.batch, options.longest_prompt, options.new_tokens, options.repetitions)
+    with tempfile.TemporaryDirectory(prefix="vllm-plugin-fl-") as metadata:
+        # The tree, not an installed wheel, is what is measured; vLLM finds it by metadata.
+        write_metadata(Path(metadata))
+        sys.path[:0] = [str(PLUGIN), metadata]
+        result = measure(options.batch, options.longest_prompt, options.new_tokens, options.repetitions)
     if options.json:
         print(json.dumps(result))
         return

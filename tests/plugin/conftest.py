@@ -21,7 +21,7 @@ PLUGIN = REPOSITORY / "plugin"
 _metadata: tempfile.TemporaryDirectory[str] | None = None
 
 
-def _write_metadata(folder: Path) -> None:
+def write_metadata(folder: Path) -> None:
     """Make the source tree look installed: vLLM finds plugins through distribution metadata only."""
     project = tomllib.loads((PLUGIN / "pyproject.toml").read_text())["project"]
     info = folder / "vllm_plugin_fl-0.0.0.dist-info"
@@ -37,7 +37,7 @@ def _write_metadata(folder: Path) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     global _metadata
     _metadata = tempfile.TemporaryDirectory(prefix="vllm-plugin-fl-")
-    _write_metadata(Path(_metadata.name))
+    write_metadata(Path(_metadata.name))
     sys.path[:0] = [str(PLUGIN), _metadata.name, str(REPOSITORY)]
     # Tests that import vLLM in this process see the reference device, whatever the machine has.
     os.environ.update(_plugin_variables())
