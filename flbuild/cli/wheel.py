@@ -17,6 +17,7 @@ from flbuild.index.git import GitStore
 from flbuild.index.store import FileStore
 from flbuild.index.wheels import check_wheel
 from flbuild.lock.io import read_lock
+from flbuild.lock.seal import require_sealed
 from flbuild.recipe.load import load_recipe
 from flbuild.recipe.model import Plugin
 from flbuild.wheel.builder import WheelBuilder
@@ -61,9 +62,17 @@ def build_plugin_wheel(
     plugin = _plugin(context)
     root = context.project.root
     facts = plugin_facts(root, plugin, commit)
-    tools = read_lock(context.project.lock_path).build_tools
-    builder = _builder(context)
-    wheel = build_plugin(root, plugin, facts, builder, tools, context.progress, require_tag=require_tag)
+    lock = read_lock(context.project.lock_path)
+    require_sealed(lock)
+    wheel = build_plugin(
+        root,
+        plugin,
+        facts,
+        _builder(context),
+        lock.build_tools,
+        context.progress,
+        require_tag=require_tag,
+    )
     extra = {"revision": facts.revision, "archive_sha256": facts.archive_sha256, "epoch": facts.epoch}
     _deliver(wheel, output, extra, as_json=as_json)
 

@@ -15,7 +15,7 @@ from flbuild.lock.entry import files_by_name, leaving
 from flbuild.lock.model import GitSource, Lock, LockedFile, LockedImage, LockedImageBase, LockedSource
 from flbuild.lock.named import is_named
 from flbuild.lock.resolve import INDEX
-from flbuild.lock.seal import seal_of
+from flbuild.lock.seal import EDITED, is_sealed, tools_are_sealed
 from flbuild.lock.sources import VLLM, builds_vllm
 from flbuild.recipe.canonical import canonical_hash
 from flbuild.recipe.model import Recipe
@@ -45,8 +45,10 @@ def stale(recipe: Recipe, lock: Lock, plugin_requires: Sequence[str] = ()) -> li
     ]
     if not differences and image.recipe != canonical_hash(recipe):
         differences.append("the recipe changed since it was locked, in something that is no pin")
-    if not differences and image.seal not in (None, seal_of(image)):
-        differences.append("the entry is not as it was written: a pin was edited, added or removed by hand")
+    if not differences and not is_sealed(image):
+        differences.append(f"the entry is {EDITED}")
+    if not tools_are_sealed(lock):
+        differences.append(f"build_tools: {EDITED}")
     return differences
 
 

@@ -20,6 +20,7 @@ from flbuild.lock.model import LockedFile, LockedImage
 from flbuild.lock.named import NamedPins, is_named
 from flbuild.lock.pin import Pinner
 from flbuild.lock.resolve import INDEX, Question, Resolved, Resolver, pins
+from flbuild.lock.seal import EDITED, is_sealed
 from flbuild.lock.sources import VLLM, SourceBuilder, Sources, builds_vllm
 from flbuild.lock.stub import Fixed
 from flbuild.progress import Progress
@@ -82,17 +83,25 @@ def lock_entry(
     Raises:
         FlbuildError: by class, what could not be found, resolved, built or accepted.
     """
+    trusted = old if old is not None and is_sealed(old) else None
+    if old is not None and trusted is None:
+        services.progress.warn(f"{recipe.name}: the entry is {EDITED}; all of it is looked up again")
     base = lock_base(
         recipe,
         old.base if old else None,
         services.bases,
-        refresh=options.refresh_base,
+        refresh=options.refresh_base or trusted is not old,
         allow_kind_change=options.allow_kind_change,
     )
     environment = environment_of(recipe, base, services.progress)
     known = files_by_name(old)
     pinner = Pinner(
-        services.client, services.store, environment, services.progress, old=known, moving=options.upgrade
+        services.client,
+        services.store,
+        environment,
+        services.progress,
+        old=files_by_name(trusted),
+        moving=options.upgrade,
     )
     named = NamedPins(services.client, pinner, services.progress).pin_all(recipe.packages)
     gaps = _present([base.missing, *(item.missing for item in named)])
@@ -103,7 +112,7 @@ def lock_entry(
         services.git,
         services.builder,
         services.progress,
-        old={source.name: source for source in old.sources} if old else {},
+        old={source.name: source for source in trusted.sources} if trusted else {},
         tools=tools.files,
         moving=options.upgrade,
         rebuild=tools.changed,

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from flbuild.errors import HostError, LockStaleError
 from flbuild.files import write_atomic
 from flbuild.lock.model import Lock, LockedFile, LockedImage
-from flbuild.lock.seal import seal_of, slim
+from flbuild.lock.seal import seal_of, slim, tools_seal_of
 
 _HEADER = "# Written by `flbuild lock`; editing it by hand is refused by `flbuild lock --check`.\n"
 
@@ -98,7 +98,10 @@ def _exclusive(path: Path) -> Iterator[None]:
 
 def _sorted(lock: Lock) -> Lock:
     images = {name: _sorted_image(lock.images[name]) for name in sorted(lock.images)}
-    return lock.model_copy(update={"images": images, "build_tools": _by_name(lock.build_tools)})
+    tools = _by_name(lock.build_tools)
+    # A seal that is there stays: what was edited by hand must not be sealed by whoever writes next.
+    seal = lock.build_tools_seal or (tools_seal_of(tools) if tools else None)
+    return lock.model_copy(update={"images": images, "build_tools": tools, "build_tools_seal": seal})
 
 
 def _sorted_image(image: LockedImage) -> LockedImage:
@@ -110,7 +113,7 @@ def _sorted_image(image: LockedImage) -> LockedImage:
             "unresolved": tuple(sorted(image.unresolved, key=lambda item: (item.source, item.name))),
         }
     )
-    return ordered.model_copy(update={"seal": seal_of(ordered)})
+    return ordered.model_copy(update={"seal": image.seal or seal_of(ordered)})
 
 
 def _by_name(files: tuple[LockedFile, ...]) -> tuple[LockedFile, ...]:

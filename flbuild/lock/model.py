@@ -176,6 +176,9 @@ class Lock(StrictModel):
     """The whole of `images.lock`."""
 
     version: Literal[1] = 1
+    build_tools_seal: Digest | None = Field(
+        default=None, description="hash of the pins below, see `lock.seal`"
+    )
     build_tools: tuple[LockedFile, ...] = Field(
         default=(), description="the build backends that make wheels from source; pure Python, any machine"
     )

@@ -21,6 +21,7 @@ from flbuild.lock.io import read_lock, update_lock
 from flbuild.lock.model import Lock, LockedImage
 from flbuild.lock.pin import Pinner
 from flbuild.lock.plugin import plugin_requirements
+from flbuild.lock.seal import EDITED, tools_are_sealed
 from flbuild.lock.tools import environment, lock_tools, satisfied, tool_requirements
 from flbuild.project import Project
 from flbuild.recipe.model import Recipe
@@ -81,7 +82,8 @@ def _locked(
         images[name] = _entry(recipe, lock, requires, tools, services, held)
     if set(project.recipe_names()) <= set(recipes):
         images = {name: image for name, image in images.items() if name in recipes}
-    return Lock(build_tools=tools.files, images=images)
+    seal = None if tools.changed or not tools_are_sealed(lock) else lock.build_tools_seal
+    return Lock(build_tools_seal=seal, build_tools=tools.files, images=images)
 
 
 def _entry(
@@ -119,21 +121,24 @@ def _with_new_base(
     place = environment_of(recipe, result, services.progress)
     if any(place.rank(file.filename) is None for file in files_by_name(old).values()):
         return None
-    image = old.model_copy(update={"base": result.base})
+    image = old.model_copy(update={"base": result.base, "seal": None})
     return with_inventory(recipe, image, services.bases)
 
 
 def _tools(lock: Lock, options: Options, services: Services) -> Tools:
     names = {tool.name for tool in lock.build_tools}
     requirements = tool_requirements()
-    if satisfied(requirements, lock.build_tools) and not options.upgrade & names:
+    sealed = tools_are_sealed(lock)
+    if satisfied(requirements, lock.build_tools) and sealed and not options.upgrade & names:
         return Tools(lock.build_tools)
+    if not sealed:
+        services.progress.warn(f"build_tools: {EDITED}; they are looked up again")
     pinner = Pinner(
         services.client,
         services.store,
         environment("3.10"),
         services.progress,
-        old={tool.name: tool for tool in lock.build_tools},
+        old={tool.name: tool for tool in lock.build_tools if sealed},
         moving=options.upgrade,
     )
     files = lock_tools(requirements, services.resolver, pinner, old=lock.build_tools, moving=options.upgrade)

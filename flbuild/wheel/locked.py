@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flbuild.errors import LockStaleError, UsageError
 from flbuild.lock.model import Lock, LockedSource
+from flbuild.lock.seal import require_sealed
 from flbuild.suggest import perhaps
 
 EMPTY = "-empty"
@@ -17,7 +18,7 @@ def locked_source(lock: Lock, name: str, image: str | None = None) -> LockedSour
         image: whose source it is, where several images build different ones.
 
     Raises:
-        LockStaleError: the lock has no such image, or no sources at all.
+        LockStaleError: the lock has no such image, no sources at all, or was edited by hand.
         UsageError: no image builds it, or two images build different ones and `image` does not choose.
     """
     if image is not None and image not in lock.images:
@@ -35,10 +36,12 @@ def locked_source(lock: Lock, name: str, image: str | None = None) -> LockedSour
             f"no image builds '{name}' from source{perhaps(name, known)}",
             remedy=f"one of: {', '.join(sorted(known))}, plugin",
         )
+    require_sealed(lock, users)
     if len({(source.version, source.sha256) for source in users.values()}) > 1:
         lines = "\n".join(f"  {entry}: {source.version}" for entry, source in sorted(users.items()))
         raise UsageError(
-            f"images build different {name}:\n{lines}", remedy=f"flbuild wheel {name} --image NAME"
+            f"images build different {name}:\n{lines}",
+            remedy=f"flbuild wheel {name} --image {min(users)}, or another of them",
         )
     return next(iter(users.values()))
 

@@ -55,7 +55,7 @@ def differences(demo):
     def after(change=None, requires=()):
         lock = demo.read()
         if change is not None:
-            image = change(lock.images["demo"])
+            image = change(lock.images["demo"]).model_copy(update={"seal": None})
             write_lock(demo.project.lock_path, lock.model_copy(update={"images": {"demo": image}}))
         return stale(load_recipe(demo.recipe_path), demo.read(), requires)
 

@@ -311,7 +311,8 @@ def test_file_lists_that_a_changed_recipe_needs_are_taken_from_the_locked_base_a
     locked = demo.read()
     stripped = locked.images["demo"].base
     bare = (*stripped.inventory, demo.bases.inventory[-1].model_copy(update={"files": ()}))
-    image = locked.images["demo"].model_copy(update={"base": stripped.model_copy(update={"inventory": bare})})
+    base = stripped.model_copy(update={"inventory": bare})
+    image = locked.images["demo"].model_copy(update={"base": base, "seal": None})
     write_lock(demo.project.lock_path, locked.model_copy(update={"images": {"demo": image}}))
     inventory = {item.name: item.files for item in demo.lock().base.inventory}
     assert inventory["other"] == ("/s/o/a",)
@@ -402,3 +403,27 @@ def test_two_locks_at_the_same_time_leave_one_good_lock(demo):
     for thread in threads:
         thread.join()
     assert stale(load_recipe(demo.recipe_path), demo.read()) == []
+
+
+def test_what_was_edited_by_hand_is_looked_up_again_not_sealed_as_it_stands(demo):
+    written = demo.lock()
+    regex = next(file for file in written.packages if file.name == "regex")
+    edited = regex.model_copy(update={"size": regex.size + 1, "requires_python": ">=3.5"})
+    packages = tuple(edited if file is regex else file for file in written.packages)
+    lock = demo.read()
+    image = lock.images["demo"].model_copy(update={"packages": packages})
+    write_lock(demo.project.lock_path, lock.model_copy(update={"images": {"demo": image}}))
+    assert demo.lock() == written
+    assert demo.read() == lock
+
+
+def test_build_tools_that_were_edited_by_hand_are_looked_up_again(demo):
+    for tool in demo.read().build_tools:
+        demo.publish(tool.name, tool.version)
+    demo.lock(upgrade=[tool.name for tool in demo.read().build_tools])
+    lock = demo.read()
+    tools = tuple(tool.model_copy(update={"size": tool.size + 1}) for tool in lock.build_tools)
+    write_lock(demo.project.lock_path, lock.model_copy(update={"build_tools": tools}))
+    assert any("build_tools" in line for line in stale(load_recipe(demo.recipe_path), demo.read()))
+    demo.lock()
+    assert demo.read().build_tools == lock.build_tools

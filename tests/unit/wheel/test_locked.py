@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from flbuild.errors import LockStaleError, UsageError
+from flbuild.lock.io import dump_lock, parse_lock
 from flbuild.lock.model import Lock, LockedImage, LockedSource, SourceFile
 from flbuild.wheel.locked import locked_source
 
@@ -54,3 +57,13 @@ def test_a_lock_without_sources_or_without_the_image_is_stale():
         locked_source(lock(cpu=()), "vllm-empty")
     with pytest.raises(LockStaleError, match="no entry 'cuda'"):
         locked_source(lock(cpu=(VLLM,)), "vllm-empty", "cuda")
+
+
+def test_nothing_is_built_from_pins_that_were_edited_by_hand():
+    sealed = parse_lock(dump_lock(lock(cpu=(VLLM,))), Path("images.lock"))
+    image = sealed.images["cpu"]
+    edited = image.model_copy(update={"sources": (source("vllm", "0.28.1+empty"),)})
+    with pytest.raises(LockStaleError, match="cpu: not as it was written"):
+        locked_source(sealed.model_copy(update={"images": {"cpu": edited}}), "vllm-empty")
+    with pytest.raises(LockStaleError, match="build_tools: not as it was written"):
+        locked_source(sealed.model_copy(update={"build_tools_seal": image.seal}), "vllm-empty")
