@@ -60,6 +60,10 @@ class Credentials:
         own = self._settings.registry(host)
         if own.username is not None and own.password is not None:
             return Credential(own.username.get_secret_value(), own.password)
+        mirror = (own.mirror or host).partition("/")[0]
+        if mirror != host:
+            # A login is for the host that it names, and the mirror is another one.
+            return self._look(mirror)
         config = self._docker_config()
         helpers = {_host_of(key): name for key, name in _table(config, "credHelpers").items()}
         helper = helpers.get(host) or config.get("credsStore")

@@ -130,7 +130,7 @@ def _registry(
     values = dict(given)
     if values.get("ca_bundle") is not None:
         values["ca_bundle"] = folder / expand(Path(values["ca_bundle"]))
-    return (below or RegistrySettings(plain_http=is_loopback(host))).model_copy(update=values)
+    return (below or RegistrySettings(plain_http=is_loopback(host))).changed(values)
 
 
 def _plain(source: SettingsFile, folder: Path) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
@@ -51,6 +52,12 @@ class RegistrySettings(SettingsModel):
     ca_bundle: Path | None = None
     username: SecretStr | None = None
     password: SecretStr | None = None
+
+    def changed(self, changes: Mapping[str, object]) -> RegistrySettings:
+        """These settings with changes from a stronger source; a new mirror gets no credentials of before."""
+        if changes.get("mirror", self.mirror) != self.mirror:
+            changes = {"username": None, "password": None, **changes}
+        return self.model_copy(update=dict(changes))
 
 
 def is_loopback(host: str) -> bool:
@@ -114,7 +121,7 @@ class Settings(SettingsModel):
         changes = {
             key: value.get_secret_value() if key == "mirror" else value for key, value in variables.items()
         }
-        return found.model_copy(update=changes)
+        return found.changed(changes)
 
     def with_flags(
         self,

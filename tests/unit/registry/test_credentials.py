@@ -158,3 +158,14 @@ def test_a_host_is_looked_up_once(environ: dict[str, str], progress: Silent, tmp
     credentials = Credentials(load_settings(None, environ), progress, environ)
     assert [credentials.find("quay.example") for _ in range(3)] == [None] * 3
     assert (tmp_path / "calls").read_text() == "\n"
+
+
+def test_a_mirror_gets_its_own_login_and_never_that_of_the_host_it_stands_for(
+    find: Callable[..., tuple[str, str] | None],
+) -> None:
+    auths = {"quay.example": {"auth": basic("ann", "p")}, "m.example:5000": {"auth": basic("mia", "q")}}
+    redirected = {"FLBUILD_REGISTRY_QUAY_EXAMPLE_MIRROR": "m.example:5000/quay"}
+    assert find("quay.example", {"auths": auths}) == ("ann", "p")
+    assert find("quay.example", {"auths": auths}, **redirected) == ("mia", "q")
+    del auths["m.example:5000"]
+    assert find("quay.example", {"auths": auths}, **redirected) is None

@@ -126,8 +126,21 @@ def test_a_registry_of_the_user_is_completed_by_the_project(load, tmp_path):
     user = tmp_path / "config" / "flbuild" / "flbuild.toml"
     user.parent.mkdir(parents=True)
     user.write_text('[registry."quay.io"]\nusername = "me"\n')
-    registry = load('[registry."quay.io"]\nmirror = "m.example"\n').registry("quay.io")
-    assert (secret(registry.username), registry.mirror) == ("me", "m.example")
+    registry = load('[registry."quay.io"]\nca-bundle = "ca.pem"\n').registry("quay.io")
+    assert (secret(registry.username), registry.ca_bundle.name) == ("me", "ca.pem")
+
+
+def test_a_users_credentials_do_not_go_where_a_project_redirects_to(load, tmp_path):
+    user = tmp_path / "config" / "flbuild" / "flbuild.toml"
+    user.parent.mkdir(parents=True)
+    user.write_text(
+        '[registry."quay.io"]\nusername = "me"\npassword = "secret"\n'
+        f'[index.cann]\nurl = "{MIRROR}"\nusername = "me"\npassword = "secret"\n'
+    )
+    project = '[registry."quay.io"]\nmirror = "m.example"\n[index.cann]\nurl = "https://m.example/simple"\n'
+    settings = load(project)
+    for place in (settings.registry("quay.io"), settings.index("cann")):
+        assert (place.username, place.password) == (None, None)
 
 
 def test_our_own_ca_bundle_wins_over_the_systems(load, root):
@@ -167,7 +180,10 @@ def test_one_setting_redirects_a_registry(load):
     assert (secret(registry.username), secret(registry.password)) == ("me", "secret")
     variable = load(text, FLBUILD_REGISTRY_QUAY_IO_MIRROR="other.example").registry("quay.io")
     assert variable.mirror == "other.example"
-    assert secret(variable.username) == "me"
+    assert (variable.username, variable.password) == (None, None)
+    variables = {"MIRROR": "other.example", "USERNAME": "you", "PASSWORD": "hidden"}
+    variable = load(text, **{f"FLBUILD_REGISTRY_QUAY_IO_{k}": v for k, v in variables.items()})
+    assert secret(variable.registry("quay.io").username) == "you"
 
 
 def test_a_registrys_host_has_no_case(load):
