@@ -66,6 +66,18 @@ class RemoteMovedError(FlbuildError):
 class BaseMovedError(RemoteMovedError):
     """Debian's archive gives other packages than those the base was locked with."""
 
+    def __init__(self, what: str, *, cause: str | None = None) -> None:
+        super().__init__(what, cause=cause)
+        self.of("")
+
+    def of(self, image: str) -> BaseMovedError:
+        """This error with the name of the image whose base it is, for whoever knows it."""
+        self.remedy = (
+            " ".join(["flbuild lock", *filter(None, [image]), "--refresh-base"])
+            + " locks the base as it is now; images then get a new digest"
+        )
+        return self
+
 
 class RemoteGoneError(FlbuildError):
     """Something the lock names is no longer there."""

@@ -107,7 +107,7 @@ def make_image(
         return _attempt(project, settings, progress, client, request)
     except BaseMovedError as error:
         if not request.refresh_base:
-            raise
+            raise error.of(request.name) from None
         progress.warn(f"{error.what}\nthe base of {request.name} is locked again, as it is now")
         services = make_services(settings, progress, offline=request.offline)
         lock_images(project, [request.name], Options(refresh_base=True), services)

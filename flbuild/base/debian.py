@@ -66,7 +66,6 @@ class DebianBases:
                 f"the Debian base is the locked one, but packs to {made.layer.digest},\n"
                 f"not to {base.layer.digest}",
                 cause="the lock was written by a flbuild that compresses in another way",
-                remedy="flbuild lock NAME --refresh-base",
             )
         return self._cache.path(base.layer.digest)
 
@@ -147,15 +146,12 @@ def _moved(base: LockedDebianBase, now: Sequence[DebianPackage]) -> BaseMovedErr
         old, new = before.get(key), after.get(key)
         if old != new:
             lines.append(f"  {key[0]}: {old or 'absent'} -> {new or 'absent'}")
-    remedy = "flbuild lock NAME --refresh-base locks the base as it is now; images then get a new digest"
     if not lines:
         return BaseMovedError(
             "Debian's archive gives the locked packages, but the base has other bytes",
             cause="another version of mmdebstrap, dpkg or tar on this machine",
-            remedy=remedy,
         )
     return BaseMovedError(
         f"Debian's archive has moved on since the {base.suite} base was locked:\n" + "\n".join(lines),
         cause="updates replace packages in the archive, and the old ones are removed",
-        remedy=remedy,
     )

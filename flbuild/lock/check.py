@@ -9,6 +9,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
+from flbuild.index.markers import applies, marker_environment
 from flbuild.index.tags import Environment
 from flbuild.lock.base import ASSUMED_GLIBC, asks_for, base_name, lacks_files
 from flbuild.lock.entry import files_by_name, leaving
@@ -184,19 +185,10 @@ def _versions(recipe: Recipe, image: LockedImage) -> dict[str, str]:
 def _unsatisfied(
     requirements: Iterable[str], versions: Mapping[str, str], python: str, platform: str
 ) -> Iterator[str]:
-    markers = {
-        "python_version": python,
-        "python_full_version": f"{python}.0",
-        "implementation_name": "cpython",
-        "platform_python_implementation": "CPython",
-        "os_name": "posix",
-        "sys_platform": "linux",
-        "platform_system": "Linux",
-        "platform_machine": Environment(python, platform, ASSUMED_GLIBC).machine,
-    }
+    environment = marker_environment(platform, python)
     for text in requirements:
         requirement = Requirement(text)
-        if requirement.marker is not None and not requirement.marker.evaluate(markers):
+        if not applies(requirement, environment):
             continue
         version = versions.get(canonicalize_name(requirement.name))
         if version is None or not requirement.specifier.contains(version, prereleases=True):

@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from flbuild.finding import Finding
-from flbuild.index.tags import MACHINES
+from flbuild.index.markers import applies, marker_environment
 from flbuild.verify.context import Verification
 
 CHECK = "requirements"
@@ -46,7 +46,7 @@ def unmet(verification: Verification) -> Iterator[tuple[str, str]]:
             except InvalidRequirement:
                 yield f"{item.name} needs {text}", "the requirement cannot be read"
                 continue
-            if requirement.marker is not None and not requirement.marker.evaluate(environment):
+            if not applies(requirement, environment):
                 continue
             subject = f"{item.name} needs {requirement.name}{requirement.specifier}"
             found = have.get(str(canonicalize_name(requirement.name)))
@@ -54,24 +54,6 @@ def unmet(verification: Verification) -> Iterator[tuple[str, str]]:
                 yield subject, f"{requirement.name} is not installed"
             elif not _satisfies(requirement, found):
                 yield subject, f"{requirement.name} {found} is installed"
-
-
-def marker_environment(platform: str, python: str) -> dict[str, str]:
-    """The values of environment markers inside the image (PEP 508)."""
-    return {
-        "extra": "",
-        "implementation_name": "cpython",
-        "implementation_version": f"{python}.0",
-        "os_name": "posix",
-        "platform_machine": MACHINES[platform],
-        "platform_python_implementation": "CPython",
-        "platform_release": "",
-        "platform_system": "Linux",
-        "platform_version": "",
-        "python_full_version": f"{python}.0",
-        "python_version": python,
-        "sys_platform": "linux",
-    }
 
 
 def _satisfies(requirement: Requirement, version: str) -> bool:

@@ -57,7 +57,7 @@ def test_an_archive_that_moved_on_stops_the_build_or_has_the_base_locked_again(
     before = (outdated.root / "images.lock").read_text()
     stopped = outdated.flbuild("image", "cpu", "--output", "oci:out", status=4)
     assert f"  {PACKAGE}: {OLD_VERSION} -> " in stopped.stderr
-    assert "--refresh-base" in stopped.stderr
+    assert "next:  flbuild lock cpu --refresh-base" in stopped.stderr
     assert stopped.stdout == ""
     assert (outdated.root / "images.lock").read_text() == before
     assert not (outdated.root / "out").exists()

@@ -199,7 +199,7 @@ def test_packages_that_moved_are_named_with_both_versions_and_the_way_out(
         "  dash: absent -> 0.5",
         "  libc6: 2.36-9+deb12u10 -> 2.36-9+deb12u11",
         "  cause: updates replace packages in the archive, and the old ones are removed",
-        "  next:  flbuild lock NAME --refresh-base locks the base as it is now; images then get a new digest",
+        "  next:  flbuild lock --refresh-base locks the base as it is now; images then get a new digest",
     ]
     assert moved.value.exit_code == 4
 
@@ -304,3 +304,8 @@ def test_a_missing_mmdebstrap_names_its_package(
 def test_another_architecture_is_refused(bases: Callable[..., DebianBases]) -> None:
     with pytest.raises(HostError, match="arm64 cannot be made on this machine"):
         bases().lock(RECIPE, "linux/arm64")
+
+
+def test_a_base_that_moved_is_locked_again_by_the_name_of_its_image():
+    assert "lock --refresh-base " in BaseMovedError("it moved").remedy
+    assert "lock cpu --refresh-base " in BaseMovedError("it moved").of("cpu").remedy

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from flbuild.verify.check_requirements import marker_environment
-
 
 def test_B25_an_unmet_requirement_is_an_error_named_for_a_waiver(case):
     case.add("opencv", "4.13", requires=["numpy>=2"])
@@ -53,8 +51,3 @@ def test_what_is_in_an_unread_base_satisfies_and_is_said_not_to_be_checked(case,
     case.add("opencv", "4.13", requires=["scipy>=1.10"])
     (finding,) = case.findings("requirements")
     assert (finding.severity, finding.subject) == ("info", "base")
-
-
-def test_markers_name_the_python_of_the_image():
-    assert marker_environment("linux/arm64", "3.12")["python_version"] == "3.12"
-    assert marker_environment("linux/arm64", "3.12")["platform_machine"] == "aarch64"
