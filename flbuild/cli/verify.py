@@ -12,15 +12,18 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from flbuild.cli.context import open_context, print_json, print_result
+from flbuild.cli.context import Context, open_context, print_json, print_result
 from flbuild.finding import Finding
 from flbuild.index.client import IndexClient
+from flbuild.index.git import GitStore
 from flbuild.index.store import FileStore
 from flbuild.lock.io import read_lock
+from flbuild.lock.model import Lock
 from flbuild.registry.client import RegistryClient
 from flbuild.verify.digest import Checked, raise_first, verify_published, verify_reference
 from flbuild.verify.image import Result, match_image, platform_of, verify_image
 from flbuild.verify.lock import verify_lock
+from flbuild.verify.remote import Asked, Remotes, raise_worst, verify_remote
 from flbuild.verify.report import as_values, group, lines, looked_at, raise_if_failed
 from flbuild.verify.subject import open_subject
 
@@ -55,10 +58,20 @@ def digest(
 
 
 @app.command("lock")
-def lock_file(as_json: Json = False) -> None:
+def lock_file(
+    remote: Annotated[
+        bool,
+        typer.Option("--remote", help="Ask registries, indexes and git hosts too: moved, gone, unreachable."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Check images.lock by itself: against the recipes, complete, consistent."""
     context = open_context()
-    findings = verify_lock(context.project, read_lock(context.project.lock_path))
+    lock = read_lock(context.project.lock_path)
+    if remote:
+        _ask_remotes(context, lock, as_json=as_json)
+        return
+    findings = verify_lock(context.project, lock)
     if as_json:
         print_json(as_values(findings))
     else:
@@ -95,6 +108,24 @@ def image(
             f"{reference} is {match.recipe} {match.target} as locked: {subject.manifest_digest}",
         )
     raise_if_failed(result.findings)
+
+
+def _ask_remotes(context: Context, lock: Lock, *, as_json: bool) -> None:
+    settings, progress = context.settings, context.progress
+    remotes = Remotes(RegistryClient(settings, progress), GitStore(settings), IndexClient(settings, progress))
+    asked = list(verify_remote(lock, remotes, settings.jobs))
+    if as_json:
+        print_json([_asked_values(item) for item in asked])
+    elif not any(item.error for item in asked):
+        print_result(f"{len(asked)} inputs of images.lock are as they were locked")
+    raise_worst(asked)
+
+
+def _asked_values(item: Asked) -> dict[str, Any]:
+    values: dict[str, Any] = {"input": item.input, "images": item.images, "passed": item.error is None}
+    if item.error is not None:
+        values |= {"exit_code": item.error.exit_code, "error": str(item.error)}
+    return values
 
 
 def _checked_line(item: Checked) -> str:

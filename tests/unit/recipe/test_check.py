@@ -31,7 +31,7 @@ def test_the_committed_recipes_have_no_findings(name, monkeypatch, tmp_path):
     assert found(load_recipe(RECIPES / f"{name}.yaml"), indexes=indexes) == []
 
 
-def test_torch_newer_than_torch_npu_supports_names_both_keys(make):
+def test_b1_torch_newer_than_torch_npu_supports_names_both_keys(make):
     # vllm-ascend#5710
     recipe = make(base=base(provides={"torch": "2.11.0+cpu", "torch-npu": "2.10.0"}))
     ((severity, check, subject, message),) = found(recipe)
@@ -50,7 +50,7 @@ def test_torch_from_a_package_is_compared_with_torch_npu_too(make):
 
 
 @pytest.mark.parametrize("other", ["triton", "triton-ascend"])
-def test_flagtree_tolerates_no_other_owner_of_triton(make, other):
+def test_b10_b14_flagtree_tolerates_no_other_owner_of_triton(make, other):
     # FlagGems#4679, FlagGems#2626: in either order, and from the base as well
     tree = {"name": "flagtree", "version": "0.6.2a1", "provides_modules": {"triton": "3.5.1"}}
     rival = {"name": other, "version": "3.2.1"}
@@ -73,7 +73,7 @@ def test_flag_gems_without_anything_that_owns_triton_is_an_error(make):
     assert found(make(packages=[gems, {"name": "triton", "version": "3.6.0"}])) == []
 
 
-def test_a_cann_release_other_than_torch_npus_is_a_warning_with_its_source(make):
+def test_b17_a_cann_release_other_than_torch_npus_is_a_warning_with_its_source(make):
     # Ascend/pytorch#99
     recipe = make(
         base=base(provides={"torch": "2.7.1", "torch-npu": "2.7.1"}, components={"cann": "8.3.RC1"})
@@ -84,7 +84,7 @@ def test_a_cann_release_other_than_torch_npus_is_a_warning_with_its_source(make)
     assert finding.remedy == "see https://github.com/Ascend/pytorch/issues/99"
 
 
-def test_nnal_of_another_release_than_cann_is_a_warning(make):
+def test_b16_nnal_of_another_release_than_cann_is_a_warning(make):
     # vllm-ascend#117
     recipe = make(base=base(components={"cann": "9.0.0", "nnal": "8.5.0"}))
     ((severity, _, subject, message),) = found(recipe)

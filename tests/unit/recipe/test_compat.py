@@ -60,7 +60,7 @@ def test_without_and_modules():
     assert len(conflicts({"when": {"a": ""}, "modules": ["m"]}, a="1")) == 1
 
 
-def test_a_known_failure_needs_all_of_its_parts():
+def test_b17_a_known_failure_needs_all_of_its_parts():
     rule = {"when": {"a": "==1", "b": "<3"}}
     assert conflicts(rule, a="1", b="2") == ["key.a (a 1) with key.b (b 2) is known to fail"]
     assert conflicts(rule, a="1", b="3") == []

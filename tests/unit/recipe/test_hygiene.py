@@ -54,7 +54,7 @@ def test_other_variables_are_no_secrets(make, name, value):
         ("linux/amd64", "arm64"),
     ],
 )
-def test_a_value_that_names_another_architecture_is_a_warning(make, platform, word):
+def test_b58_a_value_that_names_another_architecture_is_a_warning(make, platform, word):
     # prime-rl#1974: a variable for one architecture silently skipped an extension on the other
     recipe = make(
         platform=platform,

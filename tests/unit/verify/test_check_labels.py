@@ -6,7 +6,7 @@ PREFIX = "org.opencontainers.image."
 
 
 @pytest.mark.parametrize("key", ["title", "version", "revision", "created"])
-def test_each_label_is_what_the_lock_says(case, key):
+def test_b19_each_label_is_what_the_lock_says(case, key):
     case.labels[PREFIX + key] = "other"
     (error,) = case.errors("labels")
     assert error.startswith(f"{PREFIX}{key}: it is 'other', the lock says '")

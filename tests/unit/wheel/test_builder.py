@@ -112,7 +112,7 @@ def test_what_decides_a_wheel_decides_whether_it_is_built(builder, project, tool
     assert builder.find(described(source, **change), tools) is None
 
 
-def test_a_backend_that_ignores_the_version_is_noticed(builder, project, tools):
+def test_b62_a_backend_that_ignores_the_version_is_noticed(builder, project, tools):
     source = project(pyproject='[build-system]\nbuild-backend = "toybackend"\n# ignores\nname = "demo"\n')
     with pytest.raises(BuildError, match=r"demo built itself as 0\.0\.0, not as 1\.2"):
         builder.build(described(source), tools)
@@ -138,7 +138,7 @@ def test_a_lock_without_build_tools_is_stale(builder, project):
         builder.build(described(project()), ())
 
 
-def test_a_source_without_git_builds_to_the_version_it_was_told(builder, project, tools, make_settings):
+def test_b59_a_source_without_git_builds_to_the_version_it_was_told(builder, project, tools, make_settings):
     """vllm#13130: setuptools-scm found no repository in the build; here the version is always an input."""
     root = project()
     git = ["git", "-C", str(root), "-c", "user.name=x", "-c", "user.email=x"]

@@ -122,7 +122,7 @@ def test_a_users_git_settings_do_not_reach_the_wheel(repository, build, tmp_path
     assert build(repository.root)[0].sha256 == first.sha256
 
 
-def test_a_commit_without_a_version_tag_is_warned_about_or_refused(repository, build, tmp_path):
+def test_b61_a_commit_without_a_version_tag_is_warned_about_or_refused(repository, build, tmp_path):
     """PR 487 shipped 0.0.0+g1a30017 unnoticed."""
     url = repository.root.as_uri()
     repository.git("tag", "v1.0.0")
