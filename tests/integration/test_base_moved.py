@@ -44,7 +44,7 @@ def outdated(cpu_image: CpuImage, cache_dir: Path, tmp_path: Path) -> Checkout:
     older = base.model_copy(update={"packages": packages, "layer": layer})
 
     def change(lock: Lock) -> Lock:
-        entry = lock.images["cpu"].model_copy(update={"base": older})
+        entry = lock.images["cpu"].model_copy(update={"base": older, "seal": None})
         return lock.model_copy(update={"images": {**lock.images, "cpu": entry}})
 
     update_lock(project.root / "images.lock", change)
