@@ -45,6 +45,7 @@ def fit_config(config: VllmConfig, device: Device) -> None:
         # Overlapping steps needs streams and events, which the runner takes from torch.cuda.
         scheduler.async_scheduling = False
     apply_graph_policy(config, device)
+    config.shutdown_timeout = config.shutdown_timeout or device.shutdown_seconds
     limit = device.profile_limit_tokens
     if limit is not None and scheduler.max_num_batched_tokens > limit:
         logger.warning(

@@ -116,6 +116,11 @@ def test_adjusting_twice_gives_the_same_configuration(configure: Configure) -> N
     assert config.scheduler_config.async_scheduling is False
 
 
+def test_a_stopped_server_waits_for_its_workers_unless_told_how_long(configure: Configure) -> None:
+    assert configure().shutdown_timeout == CPU.shutdown_seconds > 0
+    assert configure(shutdown_timeout=33).shutdown_timeout == 33
+
+
 def test_a_worker_class_the_user_chose_is_kept(configure: Configure) -> None:
     assert configure(worker_cls="mine.Worker").parallel_config.worker_cls == "mine.Worker"
 
