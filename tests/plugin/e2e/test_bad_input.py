@@ -22,6 +22,9 @@ LOADING = "load_weights"
         ({"enforce_eager": False}, "--enforce-eager"),
         ({"block_size": 24}, "--block-size 24"),
         ({"kv_cache_dtype": "fp8"}, "--kv-cache-dtype"),
+        ({"attention_backend": "FLASH_ATTN"}, "--attention-backend"),
+        ({"quantization": "fp8", "dtype": "bfloat16"}, "--quantization fp8"),
+        ({"enable_lora": True}, "--enable-lora"),
     ],
 )
 def test_an_unsupported_option_is_named(
@@ -30,6 +33,29 @@ def test_an_unsupported_option_is_named(
     error = engines.refusal(arguments("qwen3", **options))
     assert named in error
     assert LOADING not in error
+
+
+def test_the_second_runner_is_refused_where_triton_has_no_driver(
+    start_engines: Callable[..., Engines], arguments: Arguments
+) -> None:
+    second = start_engines(
+        "second_runner",
+        VLLM_ENABLE_V1_MULTIPROCESSING="0",
+        VLLM_USE_V2_MODEL_RUNNER="1",
+        TRITON_INTERPRET="0",
+    )
+    error = second.refusal(arguments("qwen3"))
+    assert "VLLM_USE_V2_MODEL_RUNNER=0" in error
+    assert LOADING not in error
+
+
+def test_an_unknown_platform_lists_those_there_are(
+    start_engines: Callable[..., Engines], arguments: Arguments
+) -> None:
+    unknown = start_engines("unknown", VLLM_ENABLE_V1_MULTIPROCESSING="0", VLLM_FL_PLATFORM="ascent")
+    error = unknown.refusal(arguments("qwen3"))
+    assert "ascent" in error
+    assert "ascend, nvidia" in error.replace("'", "")
 
 
 def test_a_missing_shard_is_named(
