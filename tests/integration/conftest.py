@@ -29,6 +29,7 @@ from checkout import REPOSITORY, Checkout, clone_repository
 from cpu_image import CpuImage
 from docker_engine import Engine, run_engine
 from registry_server import RegistryServer, serve
+from stand_ins.project import hardware_checkout
 
 PROGRAM = "/usr/bin/tini-static"
 """A static program that docker.io's package brings along; `--version` makes it print a line."""
@@ -90,6 +91,17 @@ def cpu_image(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> C
     layout = tmp_path_factory.mktemp("cpu") / "layout"
     done = checkout.flbuild("image", "cpu", "--output", f"oci:{layout}", "--refresh-base", "--json")
     return CpuImage(layout, checkout, done.json)
+
+
+@pytest.fixture(scope="session")
+def hardware(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> Iterator[Checkout]:
+    """A checkout whose `ascend` and `cuda` are locked against stand-ins; see the package `stand_ins`."""
+    folder = tmp_path_factory.mktemp("hardware")
+    with (
+        serve(folder / "registry") as server,
+        hardware_checkout(folder / "checkout", server.host, cache_dir) as checkout,
+    ):
+        yield checkout
 
 
 @pytest.fixture
