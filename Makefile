@@ -37,6 +37,7 @@ lint: $(VENV)/.installed-dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	MYPYPATH=plugin $(VENV)/bin/mypy --package vllm_fl
 	$(VENV)/bin/lint-imports
 
 unit: $(VENV)/.installed-dev

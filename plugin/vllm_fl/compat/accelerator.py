@@ -30,7 +30,8 @@ def _apply() -> None:
         """No pinned memory is cached."""
 
     def get_memory_info(*args: Any, **kwargs: Any) -> tuple[int, int]:
-        return tuple(CPU.memory(0))
+        free, total = CPU.memory(0)
+        return free, total
 
     torch.accelerator.synchronize = synchronize
     torch.accelerator.empty_cache = empty_cache

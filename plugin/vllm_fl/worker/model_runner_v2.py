@@ -57,6 +57,9 @@ class TorchSampler(Sampler):
 class ModelRunnerV2FL(GPUModelRunner):
     """vLLM's second runner, sampling without the kernels the Triton interpreter cannot run."""
 
+    sampler: Sampler
+    structured_outputs_worker: StructuredOutputsWorker
+
     def load_model(self, *args: Any, **kwargs: Any) -> None:
         super().load_model(*args, **kwargs)
         if type(self.sampler) is not Sampler:
@@ -72,7 +75,7 @@ class ModelRunnerV2FL(GPUModelRunner):
             reasoning_config=self.vllm_config.reasoning_config,
             return_sampling_mask=self.model_config.return_sampling_mask,
         )
-        replaced: StructuredOutputsWorker = self.structured_outputs_worker
+        replaced = self.structured_outputs_worker
         self.structured_outputs_worker = TorchStructuredOutputsWorker(
             max_num_logits=replaced.logits_indices.shape[0],
             vocab_size=self.vocab_size,

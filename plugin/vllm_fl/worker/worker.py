@@ -114,7 +114,7 @@ class WorkerFL(Worker):
         super().load_model(load_dummy_weights=load_dummy_weights)
         record_operators(self)
 
-    def _maybe_get_memory_pool_context(self, tag: str) -> AbstractContextManager:
+    def _maybe_get_memory_pool_context(self, tag: str) -> AbstractContextManager[None]:
         # Only sleep mode needs a pool, and it is refused.
         return nullcontext()
 
