@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+
+import installer
 
 import flbuild
 from flbuild.index.store import FileRef
@@ -19,14 +22,20 @@ PIP_FILE = "tools/pip.whl"
 _PACKAGE = Path(flbuild.__file__).parent
 _TOOLS = {
     "tools/build_wheel.py": "render/tools/build_wheel.py",
-    "tools/compile_new.py": "render/tools/compile_new.py",
-    "tools/compile_worker.py": "build/oci/compile_worker.py",
+    "tools/install.py": "render/tools/install.py",
     **{
-        f"tools/library/flbuild/{name}": name
-        for name in ("__init__.py", "errors.py", "files.py", "wheel/__init__.py", "wheel/normal.py")
+        f"tools/library/flbuild/{name}.py": f"{name}.py"
+        for name in (
+            *("__init__", "errors", "files", "wheel/__init__", "wheel/normal"),
+            *("build/__init__", "build/oci/__init__", "build/oci/bytecode", "build/oci/compile_worker"),
+            *("build/oci/conflicts", "build/oci/contents", "build/oci/entries", "build/oci/install"),
+        )
     },
 }
 """What of flbuild itself runs inside the image while it is built, by its place in the context."""
+
+
+_OF_A_WHEEL = ("name", "version", "filename", "sha256", "requested")
 
 
 @dataclass(frozen=True)
@@ -49,10 +58,8 @@ def context_texts(stages: Stages, templates: Path) -> dict[str, bytes]:
     """Every file but the Dockerfile that is made here, by its path in the context."""
     texts: dict[str, bytes] = {}
     for step in stages.steps:
-        if step.layer.kind == "remove":
-            texts[f"{step.folder}/paths.txt"] = "".join(f"{path}\n" for path in step.layer.whiteouts).encode()
-        else:
-            texts[f"{step.folder}/requirements.txt"] = requirements(step.layer.wheels).encode()
+        if step.layer.kind == "wheels":
+            texts[f"{step.folder}/layer.json"] = _layer(stages, step)
     for stage in stages.sources:
         texts[f"{stage.folder}/SHA256SUMS"] = _sums(_source_sha256(stage), f"{MOUNTS}/source/{stage.archive}")
     if isinstance(stages.base, LockedDebianBase):
@@ -62,6 +69,7 @@ def context_texts(stages: Stages, templates: Path) -> dict[str, bytes]:
     texts["tools/requirements.txt"] = requirements(tools).encode()
     texts["tools/pip.conf"] = (templates / "pip.conf").read_bytes().replace(b"\r\n", b"\n")
     texts |= {place: (_PACKAGE / path).read_bytes() for place, path in _TOOLS.items()}
+    texts |= _installer()
     texts |= {
         f"{EMPTY_TORCH_FOLDER}/{path.relative_to(EMPTY_TORCH).as_posix()}": path.read_bytes()
         for path in EMPTY_TORCH.rglob("*.py")
@@ -111,6 +119,25 @@ def _wheels(step: Step) -> Iterator[Wanted]:
 def _source_sha256(stage: SourceStage) -> str:
     pin = stage.source.source
     return pin.sha256 if isinstance(pin, SourceFile) else pin.archive_sha256
+
+
+def _layer(stages: Stages, step: Step) -> bytes:
+    """What `tools/install.py` installs, and where to."""
+    wheels = [
+        {key: value for key, value in asdict(wheel).items() if key in _OF_A_WHEEL}
+        for wheel in sorted(step.layer.wheels, key=lambda wheel: wheel.name)
+    ]
+    content = {"scheme": asdict(stages.plan.scheme), "wheels": wheels}
+    return (json.dumps(content, indent=2) + "\n").encode()
+
+
+def _installer() -> dict[str, bytes]:
+    """The library that lays out wheels, as it is here: flbuild depends on one exact version of it."""
+    folder = Path(installer.__file__).parent
+    return {
+        f"tools/library/installer/{path.relative_to(folder).as_posix()}": path.read_bytes()
+        for path in folder.rglob("*.py")
+    }
 
 
 def _sums(sha256: str, path: str) -> bytes:

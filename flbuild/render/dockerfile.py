@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from flbuild.lock.model import LockedDebianBase
 from flbuild.render.stages import Stages
 
 TEMPLATE = "Dockerfile.j2"
+LONGEST_RUN = 60_000
+"""Bytes of paths that one RUN gets: Linux allows 131,072 in the one argument that a shell command is."""
 
 
 def render_dockerfile(stages: Stages, templates: Path) -> str:
@@ -30,7 +34,12 @@ def render_dockerfile(stages: Stages, templates: Path) -> str:
         keep_trailing_newline=True,
         autoescape=False,  # noqa: S701 - a Dockerfile is no HTML; `quote` is what escapes here
     )
-    environment.filters |= {"quote": quote, "exec_form": json.dumps}
+    environment.filters |= {
+        "quote": quote,
+        "exec_form": json.dumps,
+        "shell": shlex.quote,
+        "batches": batches,
+    }
     try:
         text = environment.get_template(TEMPLATE).render(_values(stages))
     except TemplateNotFound as error:
@@ -49,6 +58,21 @@ def quote(value: str) -> str:
     """A value for ENV and LABEL, in double quotes; nothing in it is expanded."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$")
     return f'"{escaped}"'
+
+
+def batches(paths: Sequence[str]) -> Iterator[list[str]]:
+    """Paths in groups that fit into one RUN each."""
+    group: list[str] = []
+    size = 0
+    for path in paths:
+        length = len(shlex.quote(path).encode()) + 7
+        if group and size + length > LONGEST_RUN:
+            yield group
+            group, size = [], 0
+        group.append(path)
+        size += length
+    if group:
+        yield group
 
 
 def _values(stages: Stages) -> dict[str, Any]:

@@ -46,10 +46,11 @@ class SourceStage:
 
 @dataclass(frozen=True)
 class Step:
-    """One layer: a folder of the context, and the source stages whose wheels it installs."""
+    """One layer: a folder of the context, the stage that unpacks it, and those whose wheels it takes."""
 
     layer: PlannedLayer
     folder: str
+    stage: str
     built: tuple[str, ...] = ()
 
 
@@ -172,7 +173,8 @@ def _step(layer: PlannedLayer, owner: str, stage_of: dict[str, str]) -> Step:
     # The plugin's wheel is the same for all targets, and so is its folder.
     folder = f"layers/{layer.id}" if owner == "shared" or _has_plugin(layer) else f"layers/{owner}/{layer.id}"
     built = tuple(stage_of[wheel.sha256] for wheel in layer.wheels if wheel.sha256 in stage_of)
-    return Step(layer, folder, built)
+    stage = "-".join([*folder.split("/")[1:], "files"])
+    return Step(layer, folder, stage, built)
 
 
 def _has_plugin(layer: PlannedLayer) -> bool:

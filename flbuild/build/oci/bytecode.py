@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from flbuild.build.oci.entries import Content, Entry
-from flbuild.build.oci.interpreter import Interpreter
 from flbuild.errors import BuildError
-from flbuild.plan.model import InstallScheme
-from flbuild.progress import Task
+
+if TYPE_CHECKING:
+    from flbuild.build.oci.interpreter import Interpreter
+    from flbuild.plan.model import InstallScheme
+    from flbuild.progress import Task
 
 BYTECODE_FORMAT = "pyc-unchecked-hash-marshal-2"
 """Names what decides the compiled bytes beside source and interpreter; part of layer cache keys."""

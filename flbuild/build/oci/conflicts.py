@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 from zipfile import ZipFile
 
 from installer.utils import parse_entrypoints
 
 from flbuild.build.oci.entries import Entry
 from flbuild.errors import BuildError
-from flbuild.plan.model import PlannedLayer
+
+if TYPE_CHECKING:
+    from flbuild.plan.model import PlannedLayer
 
 
 def refuse_conflicts(entries: Iterable[Entry]) -> list[Entry]:

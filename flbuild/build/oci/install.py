@@ -25,10 +25,12 @@ from installer.utils import Scheme
 from flbuild.build.oci.entries import Content, Entry
 from flbuild.errors import BuildError
 from flbuild.files import CHUNK
-from flbuild.plan.model import InstallScheme, PlannedWheel
 
 if TYPE_CHECKING:
     from installer.scripts import ScriptSection
+
+    # This module also runs inside images, where nothing but Python and `installer` is there.
+    from flbuild.plan.model import InstallScheme, PlannedWheel
 
 INSTALLER = b"flbuild\n"
 HELD = 1 << 20

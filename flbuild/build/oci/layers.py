@@ -11,12 +11,10 @@ from flbuild.build.model import Blob
 from flbuild.build.oci.bytecode import BYTECODE_FORMAT, compile_entries
 from flbuild.build.oci.cache import MEDIA_TYPE, LayerCache
 from flbuild.build.oci.compress import FORMAT
-from flbuild.build.oci.conflicts import refuse_conflicts
+from flbuild.build.oci.contents import wheel_entries
 from flbuild.build.oci.entries import Entry
-from flbuild.build.oci.install import install_wheel, record
 from flbuild.build.oci.interpreter import Interpreter
 from flbuild.build.oci.tar import write_wheels, write_whiteouts
-from flbuild.errors import BuildError
 from flbuild.files import sha256_bytes
 from flbuild.plan.model import InstallScheme, PlannedLayer
 from flbuild.progress import Progress
@@ -81,22 +79,10 @@ class LayerMaker:
         files: Mapping[str, Path],
         interpreter: Callable[[], Interpreter] | None,
     ) -> Sequence[Entry]:
-        entries: list[Entry] = []
-        records: list[tuple[str, str]] = []
-        for wheel in sorted(layer.wheels, key=lambda wheel: wheel.name):
-            if wheel.sha256 is None:
-                raise BuildError(f"{wheel.name} {wheel.version} has no locked file")
-            installed, record_path = install_wheel(wheel, files[wheel.sha256], self._scheme)
-            entries += installed
-            records.append((record_path, wheel.name))
-        written = refuse_conflicts(entries)
-        compiled: dict[str, Entry] = {}
-        if interpreter is not None:
+        def compiled(entries: Sequence[Entry]) -> dict[str, Entry]:
+            if interpreter is None:
+                return {}
             with self._progress.task(f"compile {layer.id}", unit="items") as task:
-                compiled = compile_entries(written, interpreter(), self._scheme, task)
-        owned: dict[str, list[Entry]] = {owner: [] for _, owner in records}
-        # A file that two distributions bring alike is written once, and stands in the RECORD of both.
-        for entry in entries:
-            owned[entry.owner] += [entry, *([compiled[entry.path]] if entry.path in compiled else [])]
-        own = (record(path, owned[owner], self._scheme, owner) for path, owner in records)
-        return [*written, *compiled.values(), *own]
+                return compile_entries(entries, interpreter(), self._scheme, task)
+
+        return wheel_entries(layer.wheels, files, self._scheme, compiled)

@@ -122,10 +122,10 @@ def _ascend_python(npu: Path) -> Tree:
         distribution("numpy", "2.3.5", {"numpy/__init__.py": b'__version__ = "2.3.5"\n'}),
     ]
     return {
-        f"{_PYTHON}/pyvenv.cfg": b"home = /usr/bin\ninclude-system-site-packages = false\nversion = 3.11.15\n",
+        f"{_PYTHON}/pyvenv.cfg": b"home = /usr/bin\ninclude-system-site-packages = false\n",
         f"{_PYTHON}/bin/python3": b"-> /usr/bin/python3.11",
         f"{_PYTHON}/bin/python3.11": b"-> python3",
-        "usr/local/Ascend/ascend-toolkit/latest/version.cfg": b"# version: 1.0\ntoolkit_running_version=[9.0.0]\n",
+        "usr/local/Ascend/ascend-toolkit/latest/version.cfg": b"toolkit_running_version=[9.0.0]\n",
         "usr/local/Ascend/ascend-toolkit/set_env.sh": b"export ASCEND_TOOLKIT_HOME=/usr/local/Ascend\n",
         **real,
         **{f"{_SITE}/{path}": data for tree in installed for path, data in tree.items()},

@@ -105,7 +105,7 @@ def _flagtree(folder: Path, version: str, triton: str, python: str, machine: str
         "triton/__init__.py": f'__version__ = "{triton}"\n'.encode(),
         "triton/language/__init__.py": b"",
         "triton/_C/libtriton.so": shared_library(machine, "2.34"),
-        f"flagtree-{version}.data/scripts/flagtree-info": b"#!python\nimport triton\nprint(triton.__version__)\n",
+        f"flagtree-{version}.data/scripts/flagtree-info": b"#!python\nimport triton\n",
     }
     write_wheel(folder, "flagtree", version, files, tag=f"{python}-{python}-linux_{machine}")
 

@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 import subprocess
 import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from flbuild.build.oci.compile_worker import byte_code
+from flbuild.build.oci.contents import wheel_entries
 from flbuild.index.store import FileRef
 from flbuild.lock.model import GitSource, LockedSource
 from flbuild.plan.model import PlannedLayer
@@ -19,11 +22,13 @@ from flbuild.render.dockerfile import render_dockerfile
 TEMPLATES = Path(__file__).parents[3] / "templates"
 
 
-def test_every_layer_has_a_folder_with_its_requirements_or_its_paths(plan, stages):
+def test_every_layer_of_wheels_has_a_folder_that_names_them_by_hash(plan, stages):
     layer = PlannedLayer("remove", "remove", "out of the base", whiteouts=("/a", "/b"))
     texts = context_texts(stages(plan(layers=(layer,))), TEMPLATES)
-    assert texts["layers/remove/paths.txt"] == b"/a\n/b\n"
-    assert texts["layers/plugin/requirements.txt"] == b"plugin==1.0 --hash=sha256:" + b"f" * 64 + b"\n"
+    assert not any(path.startswith("layers/remove/") for path in texts)
+    (wheel,) = json.loads(texts["layers/plugin/layer.json"])["wheels"]
+    assert (wheel["name"], wheel["version"], wheel["sha256"]) == ("plugin", "1.0", "f" * 64)
+    assert json.loads(texts["layers/plugin/layer.json"])["scheme"]["executable"] == "/usr/bin/python3"
 
 
 def test_what_no_installer_checks_has_its_sum_beside_it(stages):
@@ -89,27 +94,83 @@ def test_what_runs_in_the_build_needs_nothing_but_pythons_library(tools):
     subprocess.run([*ALONE, "-c", code], check=True)
 
 
-def test_new_modules_are_compiled_once_and_recorded(tools, tmp_path):
-    site = tmp_path / "site"
-    info = site / "demo-1.0.dist-info"
-    info.mkdir(parents=True)
-    (site / "module.py").write_text("value = 1\n")
-    (site / "broken.py").write_text("print 'python 2'\n")
-    (info / "RECORD").write_text("module.py,sha256=x,10\nbroken.py,sha256=x,1\ndemo-1.0.dist-info/RECORD,,\n")
-    command = [*ALONE, str(tools / "compile_new.py"), str(site)]
+@pytest.fixture
+def step(tmp_path, make_wheel, wheel, plan):
+    """`step(bytecode=...)`: a folder with a wheel and the `layer.json` that names it, and the scheme."""
+
+    def make(*, bytecode=True, sha256=None):
+        files = {"demo/__init__.py": b"value = 1\n", "demo-1.0.data/scripts/run": b"#!python\n"}
+        path = make_wheel(tmp_path / "step", "demo", "1.0", files={**files, "broken.py": b"print 'no'\n"})
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        planned = replace(wheel("demo"), sha256=sha256 or found, requested=True)
+        # Inside this Python's temporary folder, where nothing of an image is in the way.
+        site = f"{tmp_path}/image/site"
+        scheme = replace(
+            plan().scheme, site_packages=site, scripts=f"{tmp_path}/image/bin", bytecode=bytecode
+        )
+        text = json.dumps({"scheme": asdict(scheme), "wheels": [asdict(planned)]})
+        (tmp_path / "step" / "layer.json").write_text(text)
+        return path, planned, scheme
+
+    return make
+
+
+def installed(root):
+    return {
+        path.relative_to(root).as_posix(): (path.read_bytes(), path.stat().st_mode & 0o777)
+        for path in root.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_the_installer_writes_what_the_assembler_would(tools, tmp_path, step):
+    path, planned, scheme = step(bytecode=False)
+    command = [*ALONE, str(tools / "install.py"), str(tmp_path / "step"), str(tmp_path / "out")]
     subprocess.run(command, check=True)
-    (compiled,) = (site / "__pycache__").iterdir()
+    wanted = wheel_entries([planned], {planned.sha256: path}, scheme, lambda entries: {})
+    assert installed(tmp_path / "out") == {
+        entry.path: (entry.content.open({}).read(), entry.mode) for entry in wanted
+    }
+    assert {entry.path.rpartition("/")[2] for entry in wanted} >= {"INSTALLER", "REQUESTED", "RECORD", "run"}
+
+
+def test_the_installer_compiles_without_times_and_records_it(tools, tmp_path, step):
+    _, _, scheme = step()
+    command = [*ALONE, str(tools / "install.py"), str(tmp_path / "step"), str(tmp_path / "out")]
+    subprocess.run(command, check=True)
+    site = tmp_path / "out" / scheme.site_packages.lstrip("/")
+    (compiled,) = site.glob("demo/__pycache__/*.pyc")
     content = compiled.read_bytes()
-    rows = [row.split(",") for row in (info / "RECORD").read_text().splitlines()]
+    assert content[4:8] == b"\x01\0\0\0"
     digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
-    assert [f"__pycache__/{compiled.name}", f"sha256={digest}", str(len(content))] in rows
+    rows = [row.split(",") for row in (site / "demo-1.0.dist-info" / "RECORD").read_text().splitlines()]
+    assert [f"demo/__pycache__/{compiled.name}", f"sha256={digest}", str(len(content))] in rows
     assert rows[-1] == ["demo-1.0.dist-info/RECORD", "", ""]
-    compiled.write_bytes(content + b"kept")
+    assert not (site / "__pycache__").exists()
+
+
+def test_the_installer_takes_no_other_wheel_than_the_locked_one(tools, tmp_path, step):
+    step(sha256="0" * 64)
+    command = [*ALONE, str(tools / "install.py"), str(tmp_path / "step"), str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "no file here has the locked hash of: demo-1.0-py3-none-any.whl" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_folders_of_the_image_keep_their_modes_and_links_are_followed(tools, tmp_path, step):
+    step(bytecode=False)
+    image = tmp_path / "image"
+    (image / "real").mkdir(parents=True)
+    (image / "real").chmod(0o2775)
+    (image / "bin").symlink_to("real")
+    command = [*ALONE, str(tools / "install.py"), str(tmp_path / "step"), str(tmp_path / "out")]
     subprocess.run(command, check=True)
-    assert compiled.read_bytes() == content + b"kept"
-    compiled.write_bytes(content[:4] + b"\0\0\0\0" + content[8:])
-    subprocess.run(command, check=True)
-    assert compiled.read_bytes() == content
+    below = tmp_path / "out" / str(image).lstrip("/")
+    assert (below / "real" / "run").read_bytes() == b"#!/usr/bin/python3\n"
+    assert (below / "real").stat().st_mode & 0o7777 == 0o2775
+    assert not (below / "bin").exists()
+    assert (below / "site").stat().st_mode & 0o7777 == 0o755
 
 
 def test_B77_byte_code_holds_no_time():
@@ -121,14 +182,13 @@ def test_B74_pip_conf_has_lf(stages, tmp_path):
     assert context_texts(stages(), tmp_path)["tools/pip.conf"] == b"[global]\nno-index = true\n"
 
 
-def test_every_folder_that_the_dockerfile_mounts_is_in_the_context(plan, layer, wheel, stages):
+def test_every_folder_that_the_dockerfile_copies_is_in_the_context(plan, layer, wheel, stages):
     gone = PlannedLayer("remove", "remove", "out of the base", whiteouts=("/a",))
     common = (gone, layer("dependencies", wheel("requests")), layer("vllm", wheel("vllm", origin="source")))
     made = stages(plan("release", common), plan("ci", (*common, layer("target-ci", wheel("pytest")))))
     places = {*context_texts(made, TEMPLATES), *(item.path for item in wanted_files(made))}
     text = render_dockerfile(made, TEMPLATES)
-    mounted = set(re.findall(r"type=bind,source=([^,]+),", text))
-    assert {"tools", "base", "sources/vllm", "layers/remove", "layers/ci/target-ci"} <= mounted
-    assert [folder for folder in mounted if not any(path.startswith(f"{folder}/") for path in places)] == []
-    used = {path for path in places if not path.startswith("tools/")}
-    assert [path for path in used if not any(path.startswith(f"{folder}/") for folder in mounted)] == []
+    copied = set(re.findall(r"^COPY ([^- ]\S*) /tmp/", text, re.MULTILINE))
+    assert {"tools", "base", "sources/vllm", "layers/ci/target-ci"} <= copied
+    assert [folder for folder in copied if not any(path.startswith(f"{folder}/") for path in places)] == []
+    assert [path for path in places if not any(path.startswith(f"{folder}/") for folder in copied)] == []

@@ -127,7 +127,7 @@ def test_another_plugin_changes_its_layer_alone(build, wheels, two_layers):
 def test_a_cached_layer_needs_no_wheel(build, wheels, two_layers, monkeypatch):
     plan = wheels.plan(*two_layers)
     first = build(plan)
-    monkeypatch.setattr("flbuild.build.oci.layers.install_wheel", lambda *_: pytest.fail("unpacked"))
+    monkeypatch.setattr("flbuild.build.oci.contents.install_wheel", lambda *_: pytest.fail("unpacked"))
     monkeypatch.setattr("flbuild.build.oci.conflicts.ZipFile", lambda *_: pytest.fail("opened"))
     assert build(plan) == first
 

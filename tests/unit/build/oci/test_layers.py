@@ -82,7 +82,7 @@ def test_a_wheel_without_a_hash_is_refused(make, wheels):
 def test_a_layer_is_made_once(make, wheels, monkeypatch):
     wheel = wheels.add("one", {"one.py": b""})
     first = make(wheel)
-    monkeypatch.setattr("flbuild.build.oci.layers.install_wheel", lambda *_: pytest.fail("made again"))
+    monkeypatch.setattr("flbuild.build.oci.contents.install_wheel", lambda *_: pytest.fail("made again"))
     assert make(wheel).keys() == first.keys()
 
 
