@@ -60,8 +60,8 @@ class Device:
     profile_limit_tokens: int | None = None
     """Batched tokens above which a start-up warning is due (compiler limits of the device)."""
     shutdown_seconds: int = 5
-    """How long a stopped server waits for its workers, unless ``--shutdown-timeout`` says: with none at all vLLM
-    kills them in the middle of their own orderly end."""
+    """How long a stopped server waits for its workers, unless ``--shutdown-timeout`` says: with none at all
+    vLLM kills them in the middle of their own orderly end."""
     quantizations: tuple[str, ...] = ()
     refusals: str = "vllm_fl.devices.refusals.EAGER_OUT_OF_TREE"
     """Features that would fail late or give wrong numbers here."""

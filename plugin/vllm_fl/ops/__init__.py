@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -48,16 +47,18 @@ OUT_OF_TREE = (
 def register_layers(environment: Environment) -> None:
     """Replace what this process's device needs replaced. Calling it again adds nothing.
 
-    On a device of vLLM's own (NVIDIA) only FlagGems is a reason to replace a layer. The switch ``fused_moe``
-    stands for the routing operators of mixture-of-experts layers.
+    On a device of vLLM's own (NVIDIA) only FlagGems is a reason to replace a layer, and only where the policy
+    names it first. The switch ``fused_moe`` stands for the routing operators of mixture-of-experts layers.
 
     Raises ValueError when another plugin has replaced the same class.
     """
     from vllm.platforms import current_platform
 
     if not current_platform.is_out_of_tree():
-        if _flaggems_runs():
-            _replace(DISPATCHED, environment)
+        from vllm_fl.compilation.dispatched import led_by_flaggems
+
+        led = led_by_flaggems()
+        _replace(tuple(layer for layer in DISPATCHED if layer.switch in led), environment)
         return
     from vllm.v1.attention.backends.mla.prefill.registry import (
         MLAPrefillBackendEnum,
@@ -70,12 +71,6 @@ def register_layers(environment: Environment) -> None:
         define_missing_operators()
     register_mla_prefill_backend(MLAPrefillBackendEnum.FLASH_ATTN, "vllm_fl.attention.mla.InlinePrefill")
     _replace(DISPATCHED + OUT_OF_TREE, environment)
-
-
-def _flaggems_runs() -> bool:
-    from vllm_fl.dispatch.settings import load_settings
-
-    return load_settings().flaggems and find_spec("flag_gems") is not None
 
 
 def _replace(layers: tuple[Layer, ...], environment: Environment) -> None:

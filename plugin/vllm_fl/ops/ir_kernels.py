@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from vllm import ir
 
 from vllm_fl import envs
 from vllm_fl.dispatch import bind
 from vllm_fl.ops.norms import normalize
+from vllm_fl.ops.opaque import Norm, is_traced
 
 ENABLED = envs.read().oot_layer_enabled("rms_norm")
 
 dispatched_rms_norm = bind("rms_norm")
-
-
-class Norm(NamedTuple):
-    """What the dispatched operator reads of a layer."""
-
-    weight: torch.Tensor | None
-    variance_epsilon: float
 
 
 @ir.ops.rms_norm.register_impl("fl", supported=ENABLED)
@@ -29,6 +21,8 @@ def rms_norm(
 ) -> torch.Tensor:
     """Norm over the last dimension, in fp32, returned in the dtype of ``x``."""
     if variance_size is None:
+        if is_traced(x):
+            return torch.ops.vllm_fl.rms_norm(x, weight, epsilon)
         return dispatched_rms_norm(Norm(weight, epsilon), x)
     return normalize(x.float(), weight, epsilon, variance_size).to(x.dtype)
 
@@ -44,6 +38,8 @@ def fused_add_rms_norm(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Norm of ``x + x_residual``, and that sum in the dtype of ``x``, which is the next residual."""
     if variance_size is None:
+        if is_traced(x):
+            return torch.ops.vllm_fl.fused_add_rms_norm(x, x_residual, weight, epsilon)
         return dispatched_rms_norm(Norm(weight, epsilon), x, x_residual)
     total = x.float() + x_residual.float()
     return normalize(total, weight, epsilon, variance_size).to(x.dtype), total.to(x.dtype)

@@ -15,6 +15,7 @@ from vllm.model_executor.layers.rotary_embedding import (
 )
 
 from vllm_fl.dispatch import bind
+from vllm_fl.ops.opaque import is_traced
 
 rotary_embedding = bind("rotary_embedding")
 
@@ -23,20 +24,17 @@ class _Dispatched(RotaryEmbedding):
     def forward_oot(
         self, positions: torch.Tensor, query: torch.Tensor, key: torch.Tensor | None = None
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Rotate query and key (tokens, heads * head size) in place and return them."""
+        """Query and key (tokens, heads * head size) rotated: in place, unless a tracer is looking."""
         table = self._match_cos_sin_cache_dtype(query)
         cos, sin = table.chunk(2, dim=-1)
         positions = positions.flatten()
-        rotary_embedding(
-            self,
-            self._by_head(query, positions),
-            None if key is None else self._by_head(key, positions),
-            cos,
-            sin,
-            positions,
-            not self.is_neox_style,
-            True,
-        )
+        q = self._by_head(query, positions)
+        k = None if key is None else self._by_head(key, positions)
+        interleaved = not self.is_neox_style
+        if key is not None and is_traced(query):
+            q, k = torch.ops.vllm_fl.rotary_embedding(q, k, cos, sin, positions, interleaved)
+            return q.view(query.shape), k.view(key.shape)
+        rotary_embedding(self, q, k, cos, sin, positions, interleaved, True)
         return query, key
 
     forward_cuda = forward_oot

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from vllm.model_executor import custom_op
-from vllm_fl import envs, ops
+from vllm_fl import envs
 from vllm_fl.ops import DISPATCHED, OUT_OF_TREE, register_layers
 
 REPLACED = {layer.replaced for layer in DISPATCHED + OUT_OF_TREE}
@@ -79,16 +79,16 @@ def test_a_class_another_plugin_has_replaced_is_refused(register: Register) -> N
         register()
 
 
-@pytest.mark.parametrize("flaggems", [True, False])
+@pytest.mark.parametrize("led", [set(), {"silu_and_mul"}, {"silu_and_mul", "rotary_embedding"}])
 def test_on_a_device_of_vllm_only_flaggems_is_a_reason(
-    flaggems: bool, register: Register, monkeypatch: pytest.MonkeyPatch
+    led: set[str], register: Register, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from vllm.platforms import current_platform
+    from vllm_fl.compilation import dispatched
 
     monkeypatch.setattr(type(current_platform), "is_out_of_tree", lambda self: False)
-    monkeypatch.setattr(ops, "_flaggems_runs", lambda: flaggems)
-    wanted = {layer.replaced for layer in DISPATCHED} if flaggems else set()
-    assert set(register()) == wanted
+    monkeypatch.setattr(dispatched, "led_by_flaggems", lambda: frozenset(led))
+    assert set(register()) == {layer.replaced for layer in DISPATCHED if layer.switch in led}
 
 
 def test_the_prompt_backend_of_latent_attention_is_ours(register: Register) -> None:

@@ -39,5 +39,13 @@ def register_builtins(registry: OpRegistry, settings: Settings) -> None:
     )
 
 
+def leads(settings: Settings, op_name: str) -> bool:
+    """Whether the policy names FlagGems first for an operator and lets it run. Imports no FlagGems."""
+    first = settings.policy.tokens(op_name)[0]
+    return first in ("flagos", "impl:default.flagos") and _usable(
+        settings, _FUNCTIONS.get(op_name, (op_name,))
+    )
+
+
 def _usable(settings: Settings, functions: tuple[str, ...]) -> bool:
     return settings.flaggems_allows(*functions) and find_spec("flag_gems") is not None

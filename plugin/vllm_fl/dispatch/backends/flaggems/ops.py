@@ -48,7 +48,10 @@ def rotary_embedding(
     if k is None:
         raise DispatchUnsupported("FlagGems rotates query and key together")
     if 2 * cos.shape[-1] != q.shape[-1]:
-        raise DispatchUnsupported("FlagGems rotates whole heads, by tables of half their size")
+        raise DispatchUnsupported(
+            "FlagGems rotates whole heads, by tables of half their size; heads have "
+            f"{q.shape[-1]} features, tables {cos.shape[-1]}"
+        )
     arguments: tuple[Any, ...] = (q, k, cos, sin, pos, rotary_interleaved)
     # Releases before the in-place form take six arguments.
     if "inplace" in inspect.signature(flag_gems.apply_rotary_pos_emb).parameters:
