@@ -1,7 +1,14 @@
-"""NVIDIA GPUs: vLLM's own platform, graphs and collectives; only operators are dispatched."""
+"""NVIDIA GPUs: vLLM's own platform, graphs and collectives; only operators are dispatched.
+
+Where vLLM was built for the empty device, its CUDA platform cannot even be imported. Then the platform is the
+plugin's own, with vLLM's Triton attention, torch's collectives, and compiled or dispatched operators.
+"""
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 from vllm_fl.devices.base import Device, Memory
@@ -38,3 +45,21 @@ CUDA = Device(
     refusals="",
     environment={"VLLM_WORKER_MULTIPROC_METHOD": "spawn"},
 )
+
+CUDA_WITHOUT_EXTENSION = replace(
+    CUDA,
+    platform_class="vllm_fl.empty_nvidia_platform.EmptyNvidiaPlatformFL",
+    communicator="vllm_fl.distributed.communicator.CommunicatorFL",
+    attention="vllm.v1.attention.backends.triton_attn.TritonAttentionBackend",
+    mla_attention="vllm.v1.attention.backends.mla.triton_mla.TritonMLABackend",
+    refusals="vllm_fl.devices.refusals.WITHOUT_EXTENSION",
+)
+
+
+def has_extension() -> bool:
+    """Whether vLLM's compiled CUDA operators are installed."""
+    name = "vllm._C_stable_libtorch"
+    try:
+        return name in sys.modules or find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False  # there is no vLLM at all

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from vllm_fl.devices.ascend import ASCEND
 from vllm_fl.devices.base import Device
 from vllm_fl.devices.cpu import CPU
-from vllm_fl.devices.cuda import CUDA
+from vllm_fl.devices.cuda import CUDA, CUDA_WITHOUT_EXTENSION, has_extension
 
 DEVICES: tuple[Device, ...] = (ASCEND, CUDA, CPU)
 
@@ -24,5 +24,11 @@ def device_named(name: str, devices: Sequence[Device] = DEVICES) -> Device:
 def select_device(requested: str | None, devices: Sequence[Device] = DEVICES) -> Device | None:
     """The device asked for by name, else the first one found on this machine, else None."""
     if requested:
-        return device_named(requested, devices)
-    return next((device for device in devices if device.autodetect and device.probe()), None)
+        return _fitting(device_named(requested, devices))
+    found = next((device for device in devices if device.autodetect and device.probe()), None)
+    return None if found is None else _fitting(found)
+
+
+def _fitting(device: Device) -> Device:
+    """The form of a device that the installed build of vLLM can drive."""
+    return CUDA_WITHOUT_EXTENSION if device is CUDA and not has_extension() else device

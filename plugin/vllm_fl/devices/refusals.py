@@ -87,3 +87,27 @@ EAGER_OUT_OF_TREE: tuple[Refusal, ...] = (
         "Leave --speculative-config out",
     ),
 )
+
+
+def _only(*options: str) -> tuple[Refusal, ...]:
+    """Those of ``EAGER_OUT_OF_TREE``, with a reason that holds on a GPU."""
+    reason = "it is not verified without vLLM's compiled operators"
+    remedy = "Leave it out, or install the regular build of vLLM"
+    return tuple(
+        Refusal(refusal.option, refusal.asked, reason, remedy)
+        for refusal in EAGER_OUT_OF_TREE
+        if refusal.option in options
+    )
+
+
+WITHOUT_EXTENSION = _only(
+    "--enable-lora",
+    "--kv-cache-dtype",
+    "--attention-backend",
+    "--decode-context-parallel-size",
+    "--prefill-context-parallel-size",
+    "--data-parallel-size with a mixture-of-experts model",
+    "--enable-dbo",
+    "--speculative-config",
+)
+"""On an NVIDIA GPU with empty-device vLLM."""

@@ -105,12 +105,22 @@ def test_vllm_learns_the_names_of_the_variables(
     assert all(name.startswith("VLLM_FL_") for name in fake_vllm.envs.environment_variables)
 
 
+@pytest.mark.parametrize(
+    ("extension", "platform"),
+    [
+        (True, "vllm_fl.nvidia_platform.NvidiaPlatformFL"),
+        (False, "vllm_fl.empty_nvidia_platform.EmptyNvidiaPlatformFL"),
+    ],
+)
 @pytest.mark.usefixtures("fake_vllm", "restored_environment")
-def test_register_may_run_any_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_register_may_run_any_number_of_times(
+    extension: bool, platform: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import vllm_fl
 
     monkeypatch.setenv("VLLM_FL_PLATFORM", "nvidia")
-    assert {vllm_fl.register() for _ in range(5)} == {"vllm_fl.nvidia_platform.NvidiaPlatformFL"}
+    monkeypatch.setattr("vllm_fl.devices.detect.has_extension", lambda: extension)
+    assert {vllm_fl.register() for _ in range(5)} == {platform}
 
 
 @pytest.mark.usefixtures("fake_vllm")

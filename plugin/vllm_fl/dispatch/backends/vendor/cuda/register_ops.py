@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vllm_fl.devices.cuda import has_extension
 from vllm_fl.dispatch.registry import OpRegistry
 from vllm_fl.dispatch.types import Deferred, OpImpl
 
@@ -28,7 +29,7 @@ def register_builtins(registry: OpRegistry) -> None:
             op_name,
             "vendor.cuda",
             "vendor",
-            Deferred(f"{package}.ops:{op_name}"),
+            Deferred(f"{package}.ops:{op_name}", has_extension),
             vendor="cuda",
             may_mutate=op_name in _IN_PLACE,
         )

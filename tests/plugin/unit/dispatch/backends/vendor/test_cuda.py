@@ -14,7 +14,7 @@ import torch
 from vllm import _custom_ops
 from vllm_fl import envs
 from vllm_fl.dispatch.backends.reference import rotary
-from vllm_fl.dispatch.backends.vendor.cuda import ops
+from vllm_fl.dispatch.backends.vendor.cuda import ops, register_ops
 from vllm_fl.dispatch.default import configure
 from vllm_fl.dispatch.manager import OpManager
 from vllm_fl.dispatch.settings import merge
@@ -23,10 +23,20 @@ from vllm_fl.ops import clib
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 
 
+@pytest.fixture(autouse=True)
+def _extension(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(register_ops, "has_extension", lambda: True)
+
+
 def cuda_manager() -> OpManager:
     manager = OpManager()
     configure(manager, merge(envs.read({"VLLM_FL_PREFER": "vendor"}), "nvidia"))
     return manager
+
+
+def test_without_vllms_extension_no_kernel_of_it_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(register_ops, "has_extension", lambda: False)
+    assert cuda_manager().get_selected_impl_id("silu_and_mul") != "vendor.cuda"
 
 
 def test_every_operator_has_a_kernel_of_vllm() -> None:
