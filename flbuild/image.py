@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from flbuild.base.source import BaseSource
-from flbuild.build.model import Blob, BuiltImage
-from flbuild.build.oci.assemble import OciBuilder
+from flbuild.build.model import Blob, BuiltImage, CacheOptions
+from flbuild.builders import PlanInputs, make_builder
 from flbuild.errors import BaseMovedError, LockStaleError, UsageError
-from flbuild.index.store import FileStore
 from flbuild.lock.check import stale
 from flbuild.lock.entry import Options
 from flbuild.lock.io import read_lock, update_lock
-from flbuild.lock.model import Lock, LockedFile, LockedImage, Output, PluginRecord
+from flbuild.lock.model import Lock, LockedImage, Output, PluginRecord
 from flbuild.lock.plugin import plugin_requirements
 from flbuild.lock.services import make_services
 from flbuild.lock.update import lock_images
@@ -25,14 +25,13 @@ from flbuild.project import Project
 from flbuild.recipe.load import load_recipe
 from flbuild.recipe.model import Recipe
 from flbuild.registry.client import RegistryClient
+from flbuild.registry.credentials import Credentials
 from flbuild.registry.reference import Reference
+from flbuild.render.make import Renderer
 from flbuild.settings import Settings
-from flbuild.suggest import perhaps
 from flbuild.wheel.builder import WheelBuilder
 from flbuild.wheel.model import BuiltWheel, PluginFacts
 from flbuild.wheel.plugin import build_plugin, plugin_facts
-
-BUILDERS = (OciBuilder.name,)
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,7 @@ class Request:
         commit: of the plugin.
         refresh_base: lock the base again if Debian's archive has moved on, instead of failing.
         require_tag: fail unless a version tag is reachable from the commit.
+        cache: for builders of Dockerfiles.
     """
 
     name: str
@@ -61,6 +61,7 @@ class Request:
     refresh_base: bool = False
     require_tag: bool = False
     offline: bool = False
+    cache: CacheOptions = field(default_factory=CacheOptions)
 
 
 @dataclass(frozen=True)
@@ -101,8 +102,6 @@ def make_image(
     Raises:
         FlbuildError: by class; see `docs/exit-codes.md`.
     """
-    if request.builder not in BUILDERS:
-        raise UsageError(f"unknown builder '{request.builder}'{perhaps(request.builder, BUILDERS)}")
     try:
         return _attempt(project, settings, progress, client, request)
     except BaseMovedError as error:
@@ -119,14 +118,16 @@ def _attempt(
 ) -> Made:
     inputs = load_inputs(project, request.name)
     _refuse_unresolved(inputs)
+    bases = BaseSource(settings, progress, client, inputs.recipe.platform, offline=request.offline)
+    credentials = Credentials(settings, progress, os.environ)
+    builder = make_builder(request.builder, settings, credentials, bases, request.cache)
+    builder.check()
     services = make_services(settings, progress, offline=request.offline)
     wheels = WheelBuilder(settings.cache_dir, services.store, services.git, progress)
     recipe, tools = inputs.recipe, inputs.lock.build_tools
     facts = plugin_facts(project.root, recipe.plugin, request.commit)
     plan = make_plan(recipe, inputs.locked, request.target, facts)
     # The base first: if Debian's archive has moved on, nothing else is worth waiting for.
-    bases = BaseSource(settings, progress, client, recipe.platform, offline=request.offline)
-    builder = OciBuilder(settings.cache_dir, bases)
     builder.prepare(plan)
     plugin = build_plugin(
         project.root,
@@ -138,9 +139,11 @@ def _attempt(
         require_tag=request.require_tag,
     )
     plan = with_plugin(plan, plugin)
-    files = _files(inputs, request.target, services.store, wheels, tools)
-    files[plugin.sha256] = plugin.path
-    image = builder.build(plan, files, progress)
+    renderer = Renderer(project, settings, progress, offline=request.offline)
+    given = PlanInputs(
+        recipe, inputs.lock, request.target, request.commit, plugin, services.store, wheels, renderer
+    )
+    image = builder.build(plan, given, progress)
     return Made(image, plan, facts, plugin, builder.name)
 
 
@@ -223,14 +226,3 @@ def _refuse_unresolved(inputs: Inputs) -> None:
             cause="it was locked with --allow-missing",
             remedy=f"make these places reachable (flbuild.toml), then flbuild lock {inputs.recipe.name}",
         )
-
-
-def _files(
-    inputs: Inputs, target: str, store: FileStore, wheels: WheelBuilder, tools: tuple[LockedFile, ...]
-) -> dict[str, Path]:
-    """The local file of every locked wheel of a target, by SHA-256."""
-    locked = inputs.locked
-    files = store.fetch_all([*locked.packages, *locked.targets.get(target, ())])
-    for source in locked.sources:
-        files[source.sha256] = wheels.build_locked(source, tools)
-    return files

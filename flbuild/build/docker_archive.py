@@ -7,10 +7,10 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import docker
 import requests
 from docker.errors import DockerException
 
+from flbuild.build.engine import connect, engine_error
 from flbuild.build.model import Blob, BuiltImage
 from flbuild.build.oci.config import canonical_json
 from flbuild.errors import BuildError, HostError
@@ -46,19 +46,14 @@ def load_image(image: BuiltImage, reference: str, fetch: Fetch) -> str:
         HostError: no engine answers.
         BuildError: the engine did not take it, or took it for another image.
     """
-    try:
-        client = docker.from_env(timeout=LOAD_SECONDS)
-    except DockerException as error:
-        raise _no_engine(error) from error
-    try:
-        loaded = client.images.load(archive(image, reference, fetch))  # type: ignore[arg-type]
-        ids = sorted({str(item.id) for item in loaded})
-    except requests.ConnectionError as error:
-        raise _no_engine(error) from error
-    except DockerException as error:
-        raise BuildError(f"the Docker engine did not load {reference}", cause=str(error)) from error
-    finally:
-        client.close()
+    with connect(seconds=LOAD_SECONDS) as client:
+        try:
+            loaded = client.images.load(archive(image, reference, fetch))  # type: ignore[arg-type]
+            ids = sorted({str(item.id) for item in loaded})
+        except requests.ConnectionError as error:
+            raise engine_error(error) from error
+        except DockerException as error:
+            raise BuildError(f"the Docker engine did not load {reference}", cause=str(error)) from error
     # An engine with containerd's image store names an image by its manifest, the older store by its config.
     if len(ids) != 1 or ids[0] not in (image.config_digest, image.manifest_digest):
         raise BuildError(
@@ -121,11 +116,3 @@ def _layer_name(layer: Blob) -> str:
 
 def _hex(digest: str) -> str:
     return digest.removeprefix("sha256:")
-
-
-def _no_engine(error: Exception) -> HostError:
-    return HostError(
-        "the Docker engine cannot be asked to load the image",
-        cause=str(error),
-        remedy="start it (dockerd), or set DOCKER_HOST; flbuild doctor tells more",
-    )

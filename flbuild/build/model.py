@@ -1,4 +1,4 @@
-"""What a builder gives back, independent of where it will go (a layout, a registry, an engine)."""
+"""What a builder takes and gives, wherever the image will go: a layout, a registry, an engine."""
 
 from __future__ import annotations
 
@@ -40,11 +40,40 @@ class BuiltImage:
     base_reference: str | None
 
 
+@dataclass(frozen=True)
+class CacheOptions:
+    """Where a builder of Dockerfiles takes cached steps from, and where it puts them.
+
+    Args:
+        sources: image references, or what `docker buildx build --cache-from` understands.
+        target: the same for `--cache-to`.
+    """
+
+    sources: tuple[str, ...] = ()
+    target: str | None = None
+
+
+class Inputs(Protocol):
+    """What a plan names, in the form that a builder wants; nothing is fetched or made before it asks."""
+
+    def files(self) -> Mapping[str, Path]:
+        """The local file of every planned wheel, by SHA-256."""
+
+    def write_context(self, folder: Path) -> None:
+        """Write the plan as a Dockerfile with its whole context to a new folder."""
+
+
 class Builder(Protocol):
-    """Makes an image from a plan. `files` maps the SHA-256 of every planned wheel to its local file."""
+    """Makes an image from a plan."""
 
     name: str
     guarantees: tuple[str, ...]
 
-    def build(self, plan: Plan, files: Mapping[str, Path], progress: Progress) -> BuiltImage:
-        """Build `plan`; errors are BuildError."""
+    def check(self) -> None:
+        """Whether it can build here at all, asked before anything is fetched; if not, a HostError."""
+
+    def prepare(self, plan: Plan) -> None:
+        """Look at what may have moved since it was locked, before anything else is worth waiting for."""
+
+    def build(self, plan: Plan, inputs: Inputs, progress: Progress) -> BuiltImage:
+        """Build `plan`; errors are those of their classes, BuildError if none fits better."""

@@ -9,7 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from flbuild.build.docker_archive import load_image, write_archive
+from flbuild.build.engine import connect
+from flbuild.build.model import CacheOptions
 from flbuild.build.oci.layout import write_layout
+from flbuild.builders import NAMES
 from flbuild.cli.context import Context, open_context, print_json, print_result
 from flbuild.errors import UsageError
 from flbuild.image import BlobFetcher, Made, Request, make_image, published, record
@@ -56,7 +59,18 @@ def image(
         typer.Option("--reference", metavar="REF", help="Push there instead of where the recipe says."),
     ] = None,
     load: Annotated[bool, typer.Option("--load", help="Load into the Docker engine.")] = False,
-    builder: Annotated[str, typer.Option("--builder", help="How to build.")] = "oci",
+    builder: Annotated[
+        str,
+        typer.Option("--builder", help=f"How to build: {', '.join(NAMES)}. `flbuild plan` compares them."),
+    ] = NAMES[0],
+    cache_from: Annotated[
+        list[str] | None,
+        typer.Option("--cache-from", metavar="REF", help="Take cached steps from there (docker, buildah)."),
+    ] = None,
+    cache_to: Annotated[
+        str | None,
+        typer.Option("--cache-to", metavar="REF", help="Put cached steps there (docker, buildah)."),
+    ] = None,
     commit: Annotated[str, typer.Option("--commit", help="Commit of the plugin.")] = "HEAD",
     require_tag: Annotated[
         bool, typer.Option("--require-tag", help="Fail unless a version tag is reachable from the commit.")
@@ -75,7 +89,12 @@ def image(
     if destination is None and not (push or pushed or load):
         destination = Destination(LAYOUT, context.project.root / "build" / name)
     client = RegistryClient(context.settings, context.progress, offline=offline)
-    request = Request(name, target, builder, commit, refresh_base, require_tag, offline)
+    if load:
+        # Now, and not after minutes of building.
+        with connect():
+            pass
+    cache = CacheOptions(tuple(cache_from or ()), cache_to)
+    request = Request(name, target, builder, commit, refresh_base, require_tag, offline, cache)
     made = make_image(context.project, context.settings, context.progress, client, request)
     if pushed is None and push:
         pushed = Reference.parse(f"{made.plan.repository}:{made.plan.tag}")

@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
-from flbuild.build.oci.assemble import OciBuilder, cached_size
+from flbuild.build.oci.assemble import cached_size
+from flbuild.builders import DESCRIBED
 from flbuild.cli.context import open_context, print_json, print_result
 from flbuild.image import load_inputs
 from flbuild.index.client import IndexClient
 from flbuild.index.git import GitStore
 from flbuild.index.store import FileStore
-from flbuild.plan.explain import Builder, Present, plan_json, plan_lines, report_layers
+from flbuild.plan.explain import Present, plan_json, plan_lines, report_layers
 from flbuild.plan.make import make_plan, with_plugin
 from flbuild.plan.model import PlannedLayer, PlannedWheel
 from flbuild.wheel.builder import WheelBuilder
@@ -44,8 +45,7 @@ def plan(
         return wheel.sha256 is not None and store.find(wheel.sha256, wheel.filename) is not None
 
     layers = report_layers(made, Present(layer_size, has_file))
-    by = Builder(OciBuilder.name, OciBuilder.guarantees)
     if as_json:
-        print_json(plan_json(made, layers, by))
+        print_json(plan_json(made, layers, DESCRIBED))
     else:
-        print_result("\n".join(plan_lines(made, layers, by)))
+        print_result("\n".join(plan_lines(made, layers, DESCRIBED)))

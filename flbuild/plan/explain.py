@@ -44,7 +44,7 @@ class LayerReport:
 
 @dataclass(frozen=True)
 class Builder:
-    """Who will build it, and what that promises."""
+    """Who can build it, and what that promises."""
 
     name: str
     guarantees: tuple[str, ...]
@@ -67,7 +67,7 @@ def _report(layer: PlannedLayer, present: Present) -> LayerReport:
     )
 
 
-def plan_json(plan: Plan, layers: Sequence[LayerReport], builder: Builder) -> dict[str, Any]:
+def plan_json(plan: Plan, layers: Sequence[LayerReport], builders: Sequence[Builder]) -> dict[str, Any]:
     """The plan as JSON values."""
     return {
         "name": plan.name,
@@ -85,7 +85,7 @@ def plan_json(plan: Plan, layers: Sequence[LayerReport], builder: Builder) -> di
             "cmd": list(plan.config.cmd),
             "workdir": plan.config.workdir,
         },
-        "builder": {"name": builder.name, "guarantees": list(builder.guarantees)},
+        "builders": [{"name": item.name, "guarantees": list(item.guarantees)} for item in builders],
         "bytes_to_fetch": sum(report.to_fetch for report in layers),
         "notes": list(plan.notes),
         "unresolved": [{"name": item.name, "reason": item.reason} for item in plan.unresolved],
@@ -138,7 +138,7 @@ def _layer_json(report: LayerReport) -> dict[str, Any]:
     }
 
 
-def plan_lines(plan: Plan, layers: Sequence[LayerReport], builder: Builder) -> list[str]:
+def plan_lines(plan: Plan, layers: Sequence[LayerReport], builders: Sequence[Builder]) -> list[str]:
     """The plan as text of a few dozen lines."""
     rows = [("layer", "content", "wheels", "in image", "state", "why"), _base_row(plan)]
     rows += [_row(report) for report in layers]
@@ -151,7 +151,7 @@ def plan_lines(plan: Plan, layers: Sequence[LayerReport], builder: Builder) -> l
         *("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows),
         "",
         f"to fetch: {decimal(sum(report.to_fetch for report in layers))}",
-        f"builder {builder.name}: {'; '.join(builder.guarantees)}",
+        *(f"builder {item.name}: {'; '.join(item.guarantees)}" for item in builders),
         *(f"note: {note}" for note in plan.notes),
     ]
     if plan.unresolved:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from datetime import datetime, timezone
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from flbuild.build.model import Blob, BuiltImage
+from flbuild.build.model import Blob, BuiltImage, Inputs
 from flbuild.build.oci.cache import LayerCache
 from flbuild.build.oci.config import (
     MANIFEST,
@@ -43,7 +42,7 @@ class OciBuilder:
     """The embedded assembler."""
 
     name = "oci"
-    guarantees = (
+    guarantees: tuple[str, ...] = (
         "every input is pinned by hash",
         "the same lock and the same plugin commit give the same digest on any machine",
         "nothing runs inside the image while it is built",
@@ -54,6 +53,9 @@ class OciBuilder:
         self._cache = LayerCache(cache_dir)
         self._bases = bases
 
+    def check(self) -> None:
+        """Nothing: it needs no other program."""
+
     def prepare(self, plan: Plan) -> None:
         """Make or find the base, which is what may have moved since it was locked.
 
@@ -63,7 +65,7 @@ class OciBuilder:
         if isinstance(plan.base, LockedDebianBase):
             self._bases.debian_layer(plan.base)
 
-    def build(self, plan: Plan, files: Mapping[str, Path], progress: Progress) -> BuiltImage:
+    def build(self, plan: Plan, inputs: Inputs, progress: Progress) -> BuiltImage:
         """Assemble the image.
 
         Raises:
@@ -72,6 +74,7 @@ class OciBuilder:
         """
         if plan.base is None or plan.unresolved:
             raise BuildError(f"{plan.name} has unresolved inputs", remedy=f"flbuild lock {plan.name}")
+        files = inputs.files()
         interpreter_id = interpreter_of(plan)
         base_config, blobs, reference = self._base(plan, plan.base)
         if any(

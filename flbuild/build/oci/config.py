@@ -70,6 +70,12 @@ def make_config(
     return canonical_json(config)
 
 
+def built_config(config: dict[str, Any], plan: Plan) -> bytes:
+    """The config that an engine made, without what it notes about its containers, dated as the plan is."""
+    kept = {key: value for key, value in config.items() if key not in _OF_THE_BASE_BUILD}
+    return canonical_json({**kept, "created": plan.config.created})
+
+
 def history_entry(layer: PlannedLayer, created: str) -> dict[str, Any]:
     """What `docker history` shows of a layer: its reason, and no command, since none ran."""
     return {"created": created, "created_by": f"flbuild {layer.kind} {layer.id}", "comment": layer.reason}

@@ -48,7 +48,10 @@ TORCH_NPU = FileRef(
 )
 
 Tree = dict[str, bytes]
-"""The files of a layer by path; one whose content starts with `-> ` is a link to what follows."""
+"""A layer's files by path, and folders, which end in a slash. Content `-> PLACE` makes a link."""
+
+_MOUNTED: Tree = {"dev/": b"", "etc/hostname": b"", "etc/hosts": b"", "etc/resolv.conf": b""}
+"""What engines mount over, and leave behind in images whose base lacks it."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +66,13 @@ class Layer:
         """The layer of a tree, owned by root; folders come with their files."""
         plain = io.BytesIO()
         with tarfile.open(fileobj=plain, mode="w", format=tarfile.PAX_FORMAT) as tar:
-            for folder in sorted({str(above) for path in tree for above in Path(path).parents} - {"."}):
+            for folder in sorted({str(above) for path in tree for above in Path(f"{path}x").parents} - {"."}):
                 member = tarfile.TarInfo(folder)
                 member.type, member.mode = tarfile.DIRTYPE, 0o755
                 tar.addfile(member)
             for path, data in sorted(tree.items()):
+                if path.endswith("/"):
+                    continue
                 member = tarfile.TarInfo(path)
                 member.mode = 0o755 if "/bin/" in path else 0o644
                 if data.startswith(b"-> "):
@@ -122,6 +127,7 @@ def _ascend_python(npu: Path) -> Tree:
         distribution("numpy", "2.3.5", {"numpy/__init__.py": b'__version__ = "2.3.5"\n'}),
     ]
     return {
+        **_MOUNTED,
         f"{_PYTHON}/pyvenv.cfg": b"home = /usr/bin\ninclude-system-site-packages = false\n",
         f"{_PYTHON}/bin/python3": b"-> /usr/bin/python3.11",
         f"{_PYTHON}/bin/python3.11": b"-> python3",
@@ -172,6 +178,7 @@ def _cuda() -> Tree:
     ]
     path = f'import site\n\nsite.addsitedir("/{_DIST}")\n'
     return {
+        **_MOUNTED,
         "usr/bin/python3.12": b"-> python3.11",
         "etc/python3.11/sitecustomize.py": path.encode(),
         "usr/local/cuda-12.9/version.json": b'{"cuda": {"name": "CUDA SDK", "version": "12.9.1"}}\n',

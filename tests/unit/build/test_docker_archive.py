@@ -101,12 +101,16 @@ class FakeEngine:
             raise self._error
         return [SimpleNamespace(id=item) for item in self._ids]
 
+    def ping(self) -> bool:
+        return True
+
     def close(self) -> None:
         pass
 
 
 def on_engine(monkeypatch: pytest.MonkeyPatch, engine: FakeEngine) -> None:
     monkeypatch.setattr(docker, "from_env", lambda **options: engine)
+    monkeypatch.setenv("DOCKER_HOST", "unix:///fake.sock")
 
 
 def test_an_image_is_streamed_into_the_engine(image: BuiltImage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 from flbuild.plan.explain import Builder, Present, plan_json, plan_lines, report_layers
 from flbuild.plan.make import make_plan
 
-OCI = Builder("oci", ("every input is pinned by hash",))
+OCI = (Builder("oci", ("every input is pinned by hash",)),)
 NOTHING = Present(layer_size=lambda layer: None, has_file=lambda wheel: False)
 
 
@@ -90,7 +90,7 @@ def test_the_document_is_json_and_says_the_same(plan, image_base):
     assert data["layers"][0]["whiteouts"] == 1
     assert data["layers"][1]["wheels"][0]["origin"] == "pytorch-cpu"
     assert data["bytes_to_fetch"] == 200_003_000
-    assert data["builder"] == {"name": "oci", "guarantees": ["every input is pinned by hash"]}
+    assert data["builders"] == [{"name": "oci", "guarantees": ["every input is pinned by hash"]}]
 
 
 def test_the_order_of_layers_is_the_order_they_are_shown_in(plan):

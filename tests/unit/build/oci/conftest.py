@@ -58,12 +58,23 @@ def interpreter():
     return Interpreter((sys.executable, "-S", "-s", "-B"), (("PYTHONHASHSEED", "0"),))
 
 
+class Given:
+    """What a builder is given: wheels alone."""
+
+    def __init__(self, files):
+        self._files = files
+
+    def files(self):
+        return self._files
+
+
 class Wheels:
     """Wheels of a test, and the plan that installs them."""
 
     def __init__(self, folder, make_wheel, planned, scheme):
         self.folder = folder
         self.files = {}
+        self.inputs = Given(self.files)
         self._make_wheel = make_wheel
         self._planned = planned
         self._scheme = scheme

@@ -47,7 +47,7 @@ def two_layers(wheels):
 @pytest.fixture
 def build(tmp_path, wheels):
     def run(plan, *, cache="cache", bases=None):
-        return OciBuilder(tmp_path / cache, bases or Bases()).build(plan, wheels.files, Silent())
+        return OciBuilder(tmp_path / cache, bases or Bases()).build(plan, wheels.inputs, Silent())
 
     return run
 

@@ -25,7 +25,7 @@ class Bases:
 def image(wheels, tmp_path):
     wheel = wheels.add("one", {"one.py": b"1"})
     plan = wheels.plan(PlannedLayer("one", "wheels", "", (wheel,)))
-    return OciBuilder(tmp_path / "cache", Bases()).build(plan, wheels.files, Silent())
+    return OciBuilder(tmp_path / "cache", Bases()).build(plan, wheels.inputs, Silent())
 
 
 def fetch(blob, path):
