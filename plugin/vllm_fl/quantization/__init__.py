@@ -1,0 +1,1 @@
+"""Quantized layers and the checkpoints that hold them."""

@@ -1,0 +1,1 @@
+"""8-bit weights and activations."""
