@@ -53,6 +53,7 @@ CUDA_WITHOUT_EXTENSION = replace(
     attention="vllm.v1.attention.backends.triton_attn.TritonAttentionBackend",
     mla_attention="vllm.v1.attention.backends.mla.triton_mla.TritonMLABackend",
     refusals="vllm_fl.devices.refusals.WITHOUT_EXTENSION",
+    worker_patches=("vllm_fl.compat.pinned_views.PINNED_VIEWS",),
 )
 
 

@@ -70,7 +70,7 @@ def register_layers(environment: Environment) -> None:
     if environment.oot_layer_enabled("fused_moe"):
         define_missing_operators()
     if current_platform.support_static_graph_mode():
-        from vllm_fl.ops.weak_reference import define_weak_reference
+        from vllm_fl.ops.borrowed import define_weak_reference
 
         define_weak_reference()
     register_mla_prefill_backend(MLAPrefillBackendEnum.FLASH_ATTN, "vllm_fl.attention.mla.InlinePrefill")

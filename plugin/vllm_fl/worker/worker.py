@@ -155,6 +155,7 @@ class NvidiaWorkerFL(Worker):
         # An operator library that looks at the current GPU must find this worker's, not the first one.
         rank = self.local_rank + data_parallel_offset(self.parallel_config)
         torch.accelerator.set_device_index(current_platform.logical_device_id_to_visible_device_id(rank))
+        apply_patches(type(current_platform).fl_device.worker_patches)
         start_worker_runtime(self.rank)
         super().init_device()
 

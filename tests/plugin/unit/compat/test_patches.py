@@ -11,9 +11,11 @@ import pytest
 import torch
 from vllm.utils.import_utils import resolve_obj_by_qualname
 from vllm_fl.compat import Patch, apply_patches
+from vllm_fl.devices.cuda import CUDA_WITHOUT_EXTENSION
 from vllm_fl.devices.detect import DEVICES
 from vllm_fl.version_gate import SUPPORTED_SERIES
 
+DEVICES = (*DEVICES, CUDA_WITHOUT_EXTENSION)
 NAMES = sorted({name for d in DEVICES for name in (*d.patches, *d.worker_patches, *d.v2_patches)})
 
 
@@ -111,3 +113,10 @@ def test_state_copies_still_need_triton(monkeypatch: pytest.MonkeyPatch) -> None
     HOST_STATE_COPY.apply()
     mamba_utils.batch_memcpy(*pointers, torch.tensor([16]))
     assert target.tolist() == [0, 1, 2, 3, 0, 0]
+
+
+def test_vllms_view_of_pinned_memory_still_knows_no_other_platform() -> None:
+    from vllm.utils.torch_utils import get_accelerator_view_from_cpu_tensor
+
+    with pytest.raises(ValueError, match="not supported"):
+        get_accelerator_view_from_cpu_tensor(torch.zeros(2))

@@ -11,8 +11,9 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an N
 @needs_gpu
 @pytest.mark.parametrize("tokens", [1, 6, 32, 200])
 def test_experts_stay_within_three_per_mille_of_the_largest_exact_value(tokens: int) -> None:
-    from benchmarks.w8a8_experts import exact_experts, inputs
     from vllm_fl.quantization.w8a8.fused import fused_experts_int8
+
+    from benchmarks.w8a8_experts import exact_experts, inputs
 
     given = inputs(tokens)
     exact = exact_experts(given)

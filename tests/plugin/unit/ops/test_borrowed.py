@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from vllm_fl.ops.weak_reference import define_weak_reference, weak_ref_tensor
+from vllm_fl.compat.pinned_views import view_of_pinned
+from vllm_fl.ops.borrowed import define_weak_reference, weak_ref_tensor
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 
@@ -26,3 +27,20 @@ def test_a_borrowed_tensor_sees_the_same_values_and_keeps_nothing_alive() -> Non
     before = torch.cuda.memory_allocated()
     del base, view
     assert torch.cuda.memory_allocated() < before
+
+
+def test_memory_that_is_not_pinned_is_refused() -> None:
+    with pytest.raises(ValueError, match="pin_memory"):
+        view_of_pinned(torch.zeros(4))
+
+
+@needs_gpu
+def test_the_gpu_reads_and_writes_pinned_memory_where_it_is() -> None:
+    host = torch.zeros(3, 5, dtype=torch.int32).pin_memory()
+    seen = view_of_pinned(host)
+    assert seen.is_cuda
+    host[1, 2] = 7
+    assert int(seen.sum()) == 7
+    seen[2, 4] = 9
+    torch.cuda.synchronize()
+    assert int(host[2, 4]) == 9
