@@ -163,6 +163,12 @@ class NvidiaWorkerFL(Worker):
         super().load_model(load_dummy_weights=load_dummy_weights)
         record_operators(self)
 
+    def _maybe_get_memory_pool_context(self, tag: str) -> AbstractContextManager[None]:
+        # Without vLLM's extension there is no pool, and sleep mode, which needs one, is refused.
+        if not current_platform.is_cuda_alike():
+            return nullcontext()
+        return super()._maybe_get_memory_pool_context(tag)
+
     def compile_or_warm_up_model(self) -> CompilationTimes:
         # Before graphs are captured: what a graph calls cannot be changed afterwards.
         agree_with_other_ranks()
