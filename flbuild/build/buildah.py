@@ -86,6 +86,8 @@ class BuildahBuilder:
         place = base_place(plan, self._settings, self._credentials)
         return [
             *(PROGRAM, "build", "--layers", "--timestamp", str(LAYER_EPOCH), "--network", "none"),
+            # Steps need no network, so what leads to it has no place in their environment.
+            "--http-proxy=false",
             *("--platform", f"{plan.os}/{plan.architecture}", "--target", plan.target),
             *("--iidfile", str(work / "image-id")),
             *(_reach(place, work) if place else ()),

@@ -74,7 +74,7 @@ def read_saved(stream: IO[bytes], plan: Plan, cache: LayerCache) -> BuiltImage:
 
 def _read(stream: IO[bytes], base: Mapping[str, LockedLayer], cache: LayerCache) -> _Members:
     found = _Members()
-    with tarfile.open(fileobj=stream, mode="r|") as tar:
+    with tarfile.open(fileobj=stream, mode="r|", bufsize=CHUNK) as tar:
         for member in tar:
             # Links stand for layers that are there under another name.
             if not member.isfile():

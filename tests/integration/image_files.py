@@ -1,4 +1,4 @@
-"""What is in an image: every path of its unpacked layers, and what about it must not depend on the builder."""
+"""What is in an image: every path of its unpacked layers, and what must not depend on the builder."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, cast
 
+WHITEOUT = ".wh."
+
 
 @dataclass(frozen=True)
 class Item:
-    """One path. `content` is a file's SHA-256 or a link's target; times and the sizes of folders are left out."""
+    """One path. `content` is a file's SHA-256 or a link's target; times are left out."""
 
     kind: str
     mode: int
@@ -23,37 +25,52 @@ class Item:
     content: str = ""
 
 
-def image_files(layers: Iterable[Path]) -> dict[str, Item]:
-    """The paths that layers (gzipped tars, lowest first) unpack to, by OCI's rules for whiteouts."""
-    found: dict[str, Item] = {}
-    for layer in layers:
-        added: dict[str, Item] = {}
-        with gzip.open(layer) as plain, tarfile.open(fileobj=cast("IO[bytes]", plain), mode="r|") as tar:
-            for member in tar:
-                path = posixpath.normpath(member.name).lstrip("/")
-                folder, name = posixpath.split(path)
-                if name == ".wh..wh..opq":
-                    _remove(found, folder, itself=False)
-                elif name.startswith(".wh."):
-                    _remove(found, posixpath.join(folder, name.removeprefix(".wh.")))
-                else:
-                    added[path] = _item(tar, member, {**found, **added} if member.islnk() else {})
-        for path, item in added.items():
-            if item.kind != "folder" and path in found and found[path].kind == "folder":
-                _remove(found, path)
-            found[path] = item
-    return found
+class ImageFiles:
+    """Reads images; a layer is read once, whichever images have it."""
+
+    def __init__(self) -> None:
+        self._layers: dict[str, dict[str, Item]] = {}
+
+    def of(self, layout: Path, fetch: Callable[[str], Path]) -> dict[str, Item]:
+        """The paths of the one image of a layout; layers that it lacks come from `fetch`."""
+        blobs = layout / "blobs" / "sha256"
+        index = json.loads((layout / "index.json").read_bytes())
+        manifest = json.loads((blobs / _name(index["manifests"][0]["digest"])).read_bytes())
+        found: dict[str, Item] = {}
+        for layer in manifest["layers"]:
+            digest = layer["digest"]
+            if digest not in self._layers:
+                path = blobs / _name(digest)
+                self._layers[digest] = read_layer(path if path.exists() else fetch(digest))
+            apply_layer(found, self._layers[digest])
+        return found
 
 
-def layout_layers(layout: Path, fetch: Callable[[str], Path]) -> list[Path]:
-    """The layer files of the one image of a layout; those that it lacks come from `fetch`."""
-    blobs = layout / "blobs" / "sha256"
-    index = json.loads((layout / "index.json").read_bytes())
-    manifest = json.loads((blobs / index["manifests"][0]["digest"].removeprefix("sha256:")).read_bytes())
-    paths = [
-        (blobs / layer["digest"].removeprefix("sha256:"), layer["digest"]) for layer in manifest["layers"]
-    ]
-    return [path if path.exists() else fetch(digest) for path, digest in paths]
+def read_layer(path: Path) -> dict[str, Item]:
+    """The entries of a gzipped layer, whiteouts among them."""
+    added: dict[str, Item] = {}
+    with gzip.open(path) as plain, tarfile.open(fileobj=cast("IO[bytes]", plain), mode="r|") as tar:
+        for member in tar:
+            added[posixpath.normpath(member.name).lstrip("/")] = _item(tar, member, added)
+    return added
+
+
+def apply_layer(found: dict[str, Item], layer: Mapping[str, Item]) -> None:
+    """Put a layer over what is there, by OCI's rules for whiteouts."""
+    gone = set()
+    for path in layer:
+        folder, name = posixpath.split(path)
+        if name == ".wh..wh..opq":
+            gone |= {known for known in found if known.startswith(f"{folder}/")}
+        elif name.startswith(WHITEOUT):
+            gone.add(posixpath.join(folder, name.removeprefix(WHITEOUT)))
+        elif layer[path].kind != "folder" and path in found and found[path].kind == "folder":
+            gone.add(path)
+    for path in [path for path in found if gone and not gone.isdisjoint(_upwards(path))]:
+        del found[path]
+    found.update(
+        (path, item) for path, item in layer.items() if not posixpath.basename(path).startswith(WHITEOUT)
+    )
 
 
 def differences(one: Mapping[str, Item], other: Mapping[str, Item]) -> list[str]:
@@ -66,23 +83,28 @@ def differences(one: Mapping[str, Item], other: Mapping[str, Item]) -> list[str]
 
 
 def _item(tar: tarfile.TarFile, member: tarfile.TarInfo, known: Mapping[str, Item]) -> Item:
-    owner = (member.uid, member.gid)
+    owner, mode = (member.uid, member.gid), member.mode & 0o7777
     if member.isdir():
-        return Item("folder", member.mode & 0o7777, owner)
+        return Item("folder", mode, owner)
     if member.issym():
         return Item("link", 0, owner, member.linkname)
     if member.islnk():
-        # Another name of a file: as good as a copy of it.
+        # Another name of a file of this layer: as good as a copy of it.
         return known[posixpath.normpath(member.linkname).lstrip("/")]
     if member.isfile():
         digest = sha256()
         stream = cast("IO[bytes]", tar.extractfile(member))
         while piece := stream.read(1 << 20):
             digest.update(piece)
-        return Item("file", member.mode & 0o7777, owner, digest.hexdigest())
-    return Item("special", member.mode & 0o7777, owner)
+        return Item("file", mode, owner, digest.hexdigest())
+    return Item("special", mode, owner)
 
 
-def _remove(found: dict[str, Item], path: str, *, itself: bool = True) -> None:
-    for name in [name for name in found if name.startswith(f"{path}/") or (itself and name == path)]:
-        del found[name]
+def _upwards(path: str) -> Iterable[str]:
+    while path:
+        yield path
+        path = posixpath.dirname(path)
+
+
+def _name(digest: str) -> str:
+    return digest.removeprefix("sha256:")

@@ -12,7 +12,8 @@ does. The references stay as the recipes have them; one file of settings (FLBUIL
 - The indexes `flagos` and `cann` with FlagTree, FlagGems and cann-shmem; FlagGems' repository by git daemon.
 
 The config of the Ascend base says arm64; its programs are those of this machine, so that a Dockerfile's RUN
-works without emulation. `python3.12` is Debian's 3.11 by another name, and looks for packages where 3.12 does.
+works without emulation. `python3.12` is Debian's 3.11 by
+another name, and looks for packages where 3.12 does.
 
 Which module makes what: `packages` wheels, `bases` images, `servers` the index and the daemon, `project` the
 checkout.

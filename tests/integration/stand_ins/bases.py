@@ -129,6 +129,8 @@ def _ascend_python(npu: Path) -> Tree:
     return {
         **_MOUNTED,
         f"{_PYTHON}/pyvenv.cfg": b"home = /usr/bin\ninclude-system-site-packages = false\n",
+        f"{_PYTHON}/include/": b"",
+        f"{_PYTHON}/share/": b"",
         f"{_PYTHON}/bin/python3": b"-> /usr/bin/python3.11",
         f"{_PYTHON}/bin/python3.11": b"-> python3",
         "usr/local/Ascend/ascend-toolkit/latest/version.cfg": b"toolkit_running_version=[9.0.0]\n",
