@@ -11,6 +11,7 @@ from zipfile import BadZipFile, ZipFile
 import requests
 
 from flbuild.index.http import Http
+from flbuild.index.wheels import HEADER_SIZE, NATIVE
 
 TAIL = 64 << 10
 """Bytes of the first request. The directory of most wheels, and METADATA before it, end in that many."""
@@ -18,10 +19,11 @@ TAIL = 64 << 10
 
 @dataclass(frozen=True)
 class RemoteWheel:
-    """The METADATA of a wheel and the names of all its files."""
+    """The METADATA of a wheel, the names of all its files, and how the first shared library begins."""
 
     metadata: bytes
     members: tuple[str, ...]
+    native: tuple[str, bytes] | None = None
 
 
 def read_remote(http: Http, url: str, auth: tuple[str, str] | None) -> RemoteWheel | None:
@@ -36,9 +38,19 @@ def read_remote(http: Http, url: str, auth: tuple[str, str] | None) -> RemoteWhe
         with ZipFile(RangeFile(get)) as archive:
             members = tuple(archive.namelist())
             metadata = [name for name in members if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)]
-            return RemoteWheel(archive.read(metadata[0]), members) if len(metadata) == 1 else None
+            if len(metadata) != 1:
+                return None
+            return RemoteWheel(archive.read(metadata[0]), members, _first_native(archive))
     except (requests.RequestException, BadZipFile, OSError):
         return None
+
+
+def _first_native(archive: ZipFile) -> tuple[str, bytes] | None:
+    name = next((name for name in archive.namelist() if NATIVE.search(name)), None)
+    if name is None:
+        return None
+    with archive.open(name) as stream:
+        return name, stream.read(HEADER_SIZE)
 
 
 class RangeFile(io.RawIOBase):

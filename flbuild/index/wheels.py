@@ -6,6 +6,7 @@ import re
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import IO
 from zipfile import BadZipFile, ZipFile
@@ -25,9 +26,9 @@ ELF_MACHINES = {62: "x86_64", 183: "aarch64"}
 """e_machine of an ELF header (System V ABI, processor supplements)."""
 
 _GLIBC = re.compile(rb"\0GLIBC_2\.(\d+)(?=[.\0])")
-_NATIVE = re.compile(r"\.so(\.[0-9.]+)?$")
+NATIVE = re.compile(r"\.so(\.[0-9.]+)?$")
 _CHUNK = 1 << 22
-_HEADER_SIZE = 20
+HEADER_SIZE = 20
 """Bytes of an ELF header up to and with e_machine."""
 
 _OVERLAP = 16
@@ -116,10 +117,24 @@ def check_metadata(filename: str, metadata: bytes) -> list[Finding]:
 
 def check_members(filename: str, members: Iterable[str]) -> list[Finding]:
     """Whether a wheel that is tagged for any platform holds files named like shared libraries."""
-    native = next((member for member in members if _NATIVE.search(member)), None)
+    native = next((member for member in members if NATIVE.search(member)), None)
     if native is None or not any(tag.platform == "any" for tag in wheel_tags(filename)):
         return []
     return [_any_tag(filename, native)]
+
+
+def check_native(filename: str, member: str, head: bytes, environment: Environment) -> list[Finding]:
+    """Whether a shared library that begins with `head` is for the machine of its wheel and of the image."""
+    native = _read_elf(member, BytesIO(head), deep=False)
+    if native is None:
+        return []
+    return _check_natives(filename, (native,)) or _check_environment(filename, (native,), environment)
+
+
+def states_no_glibc(filename: str) -> bool:
+    """Whether a wheel for Linux does not say which C library it needs, so that only its content tells."""
+    platforms = {tag.platform for tag in wheel_tags(filename)}
+    return any(name.startswith("linux_") for name in platforms)
 
 
 def check_wheel(path: Path, environment: Environment | None = None, *, deep: bool = True) -> list[Finding]:
@@ -171,7 +186,7 @@ def native_files(path: Path, *, deep: bool = True) -> tuple[NativeFile, ...]:
 def _native_files(path: Path, *, deep: bool) -> Iterator[NativeFile]:
     with ZipFile(path) as archive:
         for member in archive.infolist():
-            if _NATIVE.search(member.filename):
+            if NATIVE.search(member.filename):
                 with archive.open(member) as stream:
                     native = _read_elf(member.filename, stream, deep=deep)
                 if native is not None:
@@ -179,8 +194,8 @@ def _native_files(path: Path, *, deep: bool) -> Iterator[NativeFile]:
 
 
 def _read_elf(name: str, stream: IO[bytes], *, deep: bool) -> NativeFile | None:
-    chunk = stream.read(_CHUNK if deep else _HEADER_SIZE)
-    if chunk[:4] != b"\x7fELF" or len(chunk) < _HEADER_SIZE:
+    chunk = stream.read(_CHUNK if deep else HEADER_SIZE)
+    if chunk[:4] != b"\x7fELF" or len(chunk) < HEADER_SIZE:
         return None
     order = "<" if chunk[5] == 1 else ">"
     (machine,) = struct.unpack_from(f"{order}H", chunk, 18)

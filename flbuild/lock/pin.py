@@ -18,7 +18,14 @@ from flbuild.index.client import IndexClient, is_url, short_cause
 from flbuild.index.remote import RemoteWheel, read_remote
 from flbuild.index.store import FileStore
 from flbuild.index.tags import Environment
-from flbuild.index.wheels import check_members, check_metadata, check_wheel, read_facts
+from flbuild.index.wheels import (
+    check_members,
+    check_metadata,
+    check_native,
+    check_wheel,
+    read_facts,
+    states_no_glibc,
+)
 from flbuild.lock.model import LockedFile
 from flbuild.lock.resolve import Candidate, Resolved
 from flbuild.progress import Progress
@@ -91,14 +98,21 @@ class Pinner:
         remembered = self._client.settings.cache_dir / "metadata" / file.sha256
         if remembered.is_file():
             return remembered.read_bytes()
-        remote = self._remote(location, file.index)
+        unclear = states_no_glibc(file.filename)
+        remote = None if unclear else self._remote(location, file.index)
         if remote is None:
             path = self._store.fetch(file)
             content = read_facts(path).metadata
-            refuse(check_wheel(path, self._environment, deep=False))
+            refuse(check_wheel(path, self._environment, deep=unclear))
         else:
             content = remote.metadata
-            refuse([*check_metadata(file.filename, content), *check_members(file.filename, remote.members)])
+            findings = [
+                *check_metadata(file.filename, content),
+                *check_members(file.filename, remote.members),
+            ]
+            if remote.native is not None:
+                findings += check_native(file.filename, *remote.native, self._environment)
+            refuse(findings)
         write_atomic(remembered, content)
         return content
 

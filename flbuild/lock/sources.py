@@ -197,7 +197,8 @@ class Sources:
         if old is not None and same and not self._rebuild:
             return Built(old, _fixed(self._builder.build_locked(old, self._tools)))
         wheel = self._builder.build_source(unbuilt.name, unbuilt.version, unbuilt.source, env, self._tools)
-        refuse(check_wheel(wheel.path, environment, deep=False))
+        # What was compiled here needs this machine's C library, which no tag tells.
+        refuse(check_wheel(wheel.path, environment))
         locked = LockedSource(
             name=unbuilt.name,
             version=unbuilt.version,

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import struct
+
 import pytest
 
 from flbuild.errors import RecipeError, RemoteMovedError, VerificationError
@@ -117,6 +120,32 @@ def test_b23_native_code_is_seen_in_the_list_of_files_of_a_remote_wheel(pinner, 
     found = offer("thing", "1.0", files={"thing/_c.so": b"not even ELF"})
     with pytest.raises(VerificationError, match="tagged 'any'"):
         pinner().pin("thing", "1.0", "pypi", [found])
+
+
+def elf(machine, glibc=17):
+    header = b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HH", 3, machine) + bytes(44)
+    return header + f"\0GLIBC_2.{glibc}\0".encode()
+
+
+AARCH64, X86_64 = 183, 62
+
+
+def test_B56_native_code_of_another_machine_than_the_tag_says_is_seen_in_a_remote_wheel(
+    fake_index, pinner, offer
+):
+    files = {"thing/_c.so": elf(AARCH64), "thing/data.bin": os.urandom(1 << 20)}
+    found = offer("thing", "1.0", tag="cp311-cp311-manylinux_2_28_x86_64", files=files)
+    with pytest.raises(VerificationError, match=r"thing/_c\.so is for aarch64, the name says .*x86_64"):
+        pinner().pin("thing", "1.0", "pypi", [found])
+
+
+def test_B13_a_wheel_that_states_no_glibc_is_read_and_refused_if_the_base_is_older(pinner, offer):
+    tag = "cp311-cp311-linux_x86_64"
+    fitting = offer("thing", "1.0", tag=tag, files={"thing/_c.so": elf(X86_64, 36)})
+    assert pinner().pin("thing", "1.0", "pypi", [fitting]).filename == fitting.filename
+    newer = offer("other", "1.0", tag=tag, files={"other/_c.so": elf(X86_64, 39)})
+    with pytest.raises(VerificationError, match=r"needs glibc 2\.39, the base has 2\.36"):
+        pinner().pin("other", "1.0", "pypi", [newer])
 
 
 def test_b22_hidden_headers_are_seen_in_a_remote_wheel(pinner, offer):
