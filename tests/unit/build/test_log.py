@@ -84,9 +84,7 @@ def test_a_url_with_a_password_is_hidden_in_log_and_message(log):
 
 
 def test_a_program_that_fails_leaves_all_that_it_printed_in_the_log(log):
-    code = (
-        "import sys; print('STEP 1/1: RUN x'); print('no space left on device', file=sys.stderr); sys.exit(3)"
-    )
+    code = "import sys; print('STEP 1/1: RUN x', flush=True); sys.exit('no space left on device')"
     with Silent().task("build") as task, pytest.raises(HostError, match="no space left on device"):
         run_logged([sys.executable, "-c", code], os.environ, log, task)
     assert "no space left" in log.path.read_text()
