@@ -84,7 +84,7 @@ class PlanInputs:
 
     def write_context(self, folder: Path) -> None:
         """What `flbuild render` writes for the target, or the first reason why it would not be complete."""
-        stages = self.renderer.stages(self.recipe, self.lock, self.target, self.commit)
+        stages = self.renderer.stages(self.recipe, self.lock, self.target, self.commit, self.plugin)
         with TemporaryDirectory(prefix="flbuild-archives-") as archives:
             supply = self.renderer.supply(self.recipe.platform)
             supplied = supply.get(wanted_files(stages), Path(archives))

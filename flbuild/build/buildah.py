@@ -24,6 +24,7 @@ from flbuild.settings import Settings
 
 PROGRAM = "buildah"
 _PRUNE = "buildah rmi --prune"
+_LOGINS = ("DOCKER_CONFIG", "REGISTRY_AUTH_FILE")
 
 
 class BuildahBuilder:
@@ -78,7 +79,9 @@ class BuildahBuilder:
             with progress.task(f"take {plan.name} {plan.target} out of buildah") as task:
                 image, archive = (work / "image-id").read_text().strip(), work / "image.tar"
                 command = [PROGRAM, "push", "--quiet", image, f"docker-archive:{archive}"]
-                run_logged(command, self._environ, log, task)
+                # A file needs no login, and buildah stops where these name one that is not there.
+                environ = {key: value for key, value in self._environ.items() if key not in _LOGINS}
+                run_logged(command, environ, log, task)
                 with archive.open("rb") as saved:
                     return read_saved(saved, plan, LayerCache(self._settings.cache_dir))
 

@@ -16,6 +16,7 @@ from flbuild.render.stages import Blueprint, Stages, make_stages, refuse_unresol
 from flbuild.render.supply import Supply
 from flbuild.settings import Settings
 from flbuild.wheel.builder import WheelBuilder
+from flbuild.wheel.model import BuiltWheel
 from flbuild.wheel.plugin import build_plugin, plugin_facts
 
 
@@ -35,8 +36,18 @@ class Renderer:
         self._services = make_services(settings, progress, offline=offline)
         self._wheels = WheelBuilder(settings.cache_dir, self._services.store, self._services.git, progress)
 
-    def stages(self, recipe: Recipe, lock: Lock, target: str | None = None, commit: str = "HEAD") -> Stages:
+    def stages(
+        self,
+        recipe: Recipe,
+        lock: Lock,
+        target: str | None = None,
+        commit: str = "HEAD",
+        plugin: BuiltWheel | None = None,
+    ) -> Stages:
         """The stages of every target, or of one; the plugin is built, because its hash is in them.
+
+        Args:
+            plugin: the wheel of that commit, if it is built already.
 
         Raises:
             LockStaleError: inputs are unresolved.
@@ -48,7 +59,7 @@ class Renderer:
         facts = plugin_facts(self._project.root, recipe.plugin, commit)
         plans = [make_plan(recipe, locked, name, facts) for name in recipe.targets]
         refuse_unresolved(plans[0])
-        plugin = build_plugin(
+        plugin = plugin or build_plugin(
             self._project.root,
             recipe.plugin,
             facts,
