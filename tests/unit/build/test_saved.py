@@ -12,10 +12,6 @@ from flbuild.build.model import Blob
 from flbuild.build.oci.cache import LayerCache
 from flbuild.build.saved import read_saved
 from flbuild.errors import BuildError
-from flbuild.lock.model import LockedImageBase, LockedLayer
-from flbuild.plan.model import InstallScheme, Plan, PlannedConfig
-
-GZIP = "application/vnd.docker.image.rootfs.diff.tar.gzip"
 
 
 def digest(data):
@@ -35,30 +31,8 @@ BASE, OWN = layer("base"), layer("own", b"y" * 5_000_000)
 
 
 @pytest.fixture
-def plan():
-    base = LockedImageBase(
-        reference="quay.io/team/base:v1",
-        digest=digest(b"index"),
-        digest_kind="index",
-        manifest=digest(b"manifest"),
-        media_type="application/x",
-        config=digest(b"config"),
-        layers=(LockedLayer(digest=digest(b"compressed"), size=7, media_type=GZIP, diff_id=digest(BASE)),),
-    )
-    return Plan(
-        name="demo",
-        target="release",
-        os="linux",
-        architecture="arm64",
-        base=base,
-        scheme=InstallScheme("3.11", "/usr/bin/python3", "/s", "/b", "/d", "/h", False),
-        layers=(),
-        config=PlannedConfig(created="2026-01-01T00:00:00Z"),
-        epoch=0,
-        revision="0" * 40,
-        repository="example.org/demo",
-        tag="v1",
-    )
+def plan(based_plan):
+    return based_plan(digest(BASE), digest(b"compressed"))
 
 
 @pytest.fixture
