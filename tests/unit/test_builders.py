@@ -20,7 +20,7 @@ def test_every_builder_is_made_by_its_name_and_says_what_it_guarantees(name, mak
 
 
 def test_an_unknown_builder_is_a_usage_error_with_the_choice(make_settings):
-    with pytest.raises(UsageError, match="unknown builder 'dcoker'.*'docker'") as caught:
+    with pytest.raises(UsageError, match=r"unknown builder 'dcoker'.*'docker'") as caught:
         make("dcoker", make_settings)
     assert "oci, docker, buildah" in str(caught.value)
 

@@ -26,7 +26,7 @@ class Logins:
 
 @pytest.fixture
 def build(make_settings, based_plan, context, program, tmp_path):
-    """`build(script, login=..., cache=..., KEY=VALUE)`: what a fake buildah was asked, by a build that fails."""
+    """`build(script, login=..., cache=..., KEY=VALUE)`: what a fake buildah was asked; its build fails."""
 
     def run(script=FAILS, login=None, cache=None, **registry):
         settings = make_settings().model_copy(
@@ -66,9 +66,11 @@ def test_a_ca_bundle_is_given_as_a_folder_of_certificates(build, tmp_path):
 
 
 def test_a_credential_goes_by_a_file_that_only_this_user_reads_and_by_nothing_else(build, tmp_path):
-    script = 'printf "%s\\n" "$@" > "$SEEN.args"; while [ "$1" != --authfile ]; do shift; done; ' + (
-        'stat -c %a "$2" > "$SEEN"; cat "$2" >> "$SEEN"; env > "$SEEN.env"; exit 1'
-    )
+    script = """\
+printf '%s\\n' "$@" > "$SEEN.args"; env > "$SEEN.env"
+while [ "$1" != --authfile ]; do shift; done
+stat -c %a "$2" > "$SEEN"; cat "$2" >> "$SEEN"
+exit 1"""
     asked, failure = build(script, LOGIN)
     assert asked[0] == "600"
     auths = json.loads("\n".join(asked[1:]))["auths"]
