@@ -11,21 +11,23 @@ import os
 import subprocess
 import tarfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any, cast
 
 import docker
+import requests
 from docker.errors import DockerException
 
-from flbuild.build.engine import connect
+from flbuild.build.engine import connect, engine_error
 from flbuild.build.log import SHOWN_CHARACTERS, BuildLog, open_log, run_logged
 from flbuild.build.model import BuiltImage, CacheOptions, Inputs
 from flbuild.build.oci.cache import LayerCache
 from flbuild.build.places import Place, base_place
 from flbuild.build.saved import read_saved
-from flbuild.errors import FlbuildError, UsageError
+from flbuild.errors import UsageError
 from flbuild.files import CHUNK
 from flbuild.plan.model import Plan
 from flbuild.progress import Progress, Task
@@ -96,12 +98,12 @@ class DockerBuilder:
             context = Path(folder) / "context"
             inputs.write_context(context)
             place = base_place(plan, self._settings, self._credentials)
-            with progress.task(f"build {plan.name} {plan.target} with {_TOOL}") as task:
+            with _told(log), progress.task(f"build {plan.name} {plan.target} with {_TOOL}") as task:
                 if place is not None:
                     _pull(client, plan, place, log)
                 build = self._buildx if self._has_buildx() else self._classic
                 image = build(client, plan, context, place, log, task)
-            with progress.task(f"take {plan.name} {plan.target} out of {_TOOL}"):
+            with _told(log), progress.task(f"take {plan.name} {plan.target} out of {_TOOL}"):
                 saved = BufferedReader(PieceStream(client.api.get_image(image)), CHUNK)
                 return read_saved(cast("IO[bytes]", saved), plan, LayerCache(self._settings.cache_dir))
 
@@ -198,22 +200,27 @@ def _pull(client: docker.DockerClient, plan: Plan, place: Place, log: BuildLog) 
     if place.credential is not None and place.credential.user:
         login = {"username": place.credential.user, "password": place.credential.secret.get_secret_value()}
     log.write(f"Step 0 : pull {repository}@{place.digest}")
-    failed: FlbuildError | None = None
+    events = client.api.pull(
+        repository,
+        tag=place.digest,
+        platform=f"{plan.os}/{plan.architecture}",
+        auth_config=login,
+        stream=True,
+        decode=True,
+    )
+    for event in events:
+        if text := event.get("error"):
+            log.write(text)
+            raise log.failure()
+
+
+@contextmanager
+def _told(log: BuildLog) -> Iterator[None]:
+    """What the SDK raises is a line of the log like any other, and means what that line means."""
     try:
-        events = client.api.pull(
-            repository,
-            tag=place.digest,
-            platform=f"{plan.os}/{plan.architecture}",
-            auth_config=login,
-            stream=True,
-            decode=True,
-        )
-        for event in events:
-            if text := event.get("error"):
-                log.write(text)
-                failed = log.failure()
+        yield
+    except requests.ConnectionError as error:
+        raise engine_error(error) from error
     except DockerException as error:
         log.write(str(error))
-        failed = log.failure()
-    if failed is not None:
-        raise failed
+        raise log.failure() from error

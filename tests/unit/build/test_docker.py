@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import docker
 import pytest
+import requests
 from pydantic import SecretStr
 
 from flbuild.build import docker as builder_module
@@ -100,6 +101,26 @@ def test_a_base_that_cannot_be_pulled_ends_before_the_build(build):
     failure = build(engine)
     assert isinstance(failure, RemoteGoneError)
     assert "build" not in engine.asked
+
+
+@pytest.mark.parametrize(
+    ("raised", "error"),
+    [
+        (docker.errors.APIError("no space left on device"), HostError),
+        (docker.errors.APIError("failed to parse the Dockerfile"), BuildError),
+        (requests.ConnectionError("reset by peer"), HostError),
+    ],
+)
+def test_what_the_sdk_raises_is_told_by_what_it_means(build, raised, error):
+    engine = FakeEngine()
+
+    def fail(**options):
+        raise raised
+
+    engine.build = fail
+    failure = build(engine)
+    assert type(failure) is error
+    assert str(raised) in str(failure)
 
 
 def test_cached_steps_are_taken_by_the_classic_builder_and_not_given(build):
