@@ -91,6 +91,8 @@ class BuildahBuilder:
             *(PROGRAM, "build", "--layers", "--timestamp", str(LAYER_EPOCH), "--network", "none"),
             # Steps need no network, so what leads to it has no place in their environment.
             "--http-proxy=false",
+            # Labels are those of the plan, whoever builds.
+            "--identity-label=false",
             *("--platform", f"{plan.os}/{plan.architecture}", "--target", plan.target),
             *("--iidfile", str(work / "image-id")),
             *(_reach(place, work) if place else ()),

@@ -46,7 +46,9 @@ def build(make_settings, based_plan, context, program, tmp_path):
 def test_everything_is_dated_alike_and_steps_have_no_network(build):
     asked, _ = build()
     text = " ".join(asked)
-    assert text.startswith("build --layers --timestamp 315532800 --network none --http-proxy=false")
+    assert text.startswith(
+        "build --layers --timestamp 315532800 --network none --http-proxy=false --identity-label=false"
+    )
     assert "--platform linux/arm64 --target release" in text
     assert "--build-arg BASE_IMAGE=quay.io/team/base:v1" in text
     assert "--tls-verify" not in text
