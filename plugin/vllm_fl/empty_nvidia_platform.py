@@ -29,6 +29,10 @@ class EmptyNvidiaPlatformFL(PlatformFL, device=CUDA_WITHOUT_EXTENSION):
         return "vllm.compilation.cuda_graph.CUDAGraphWrapper"
 
     @classmethod
+    def get_pass_manager_cls(cls) -> str:
+        return "vllm_fl.compilation.passes.PassManagerFL"
+
+    @classmethod
     def manual_seed_all(cls, seed: int) -> None:
         torch.cuda.manual_seed_all(seed)
 

@@ -51,7 +51,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def _plugin_variables() -> dict[str, str]:
     return {
         "VLLM_PLUGINS": "fl",
-        "VLLM_FL_PLATFORM": "cpu",
+        "VLLM_FL_PLATFORM": os.environ.get("FL_TEST_PLATFORM", "cpu"),
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
