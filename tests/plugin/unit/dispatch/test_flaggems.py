@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 from vllm_fl import envs
+from vllm_fl.dispatch.config import platform_policy
 from vllm_fl.dispatch.flaggems import enable_flaggems, function_names
 from vllm_fl.dispatch.settings import merge
+
+SHIPPED = list(platform_policy("nvidia").flagos_blacklist or ())
 
 
 class FlagGems(ModuleType):
@@ -56,7 +59,7 @@ def test_a_blacklist_excludes_and_a_whitelist_selects(
     enable(**record, VLLM_FL_FLAGOS_WHITELIST="mm,add")
     file = {"record": True, "once": True, "path": record["FLAGGEMS_ENABLE_OPLIST_PATH"]}
     assert library.calls == [
-        ("enable", {"unused": [], **file}),
+        ("enable", {"unused": SHIPPED, **file}),
         ("enable", {"unused": ["mm", "add"], **file}),
         ("only_enable", {"include": ["mm", "add"], **file}),
     ]
@@ -75,13 +78,13 @@ def test_the_list_of_the_device_is_used_and_can_be_extended(
 
 def test_only_the_first_rank_records(library: FlagGems, record: dict[str, str]) -> None:
     enable(rank=1, **record)
-    assert library.calls == [("enable", {"unused": [], "record": False, "once": True, "path": None})]
+    assert library.calls == [("enable", {"unused": SHIPPED, "record": False, "once": True, "path": None})]
     assert not Path(record["FLAGGEMS_ENABLE_OPLIST_PATH"]).exists()
 
 
 def test_a_record_that_cannot_be_written_does_not_stop_enabling(library: FlagGems, tmp_path: Path) -> None:
     enable(FLAGGEMS_ENABLE_OPLIST_PATH=str(tmp_path / "absent" / "x"))
-    assert library.calls == [("enable", {"unused": [], "record": False, "once": True, "path": None})]
+    assert library.calls == [("enable", {"unused": SHIPPED, "record": False, "once": True, "path": None})]
 
 
 @pytest.mark.parametrize(
