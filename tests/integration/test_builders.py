@@ -6,9 +6,11 @@ import json
 import os
 import shutil
 import socket
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -37,16 +39,22 @@ Places = dict[str, str]
 
 @pytest.fixture(scope="session")
 def storage() -> Iterator[Path]:
-    """Settings of a storage for buildah; short, because programs put sockets there."""
+    """Settings of a storage for buildah that these tests share."""
+    with buildah_storage() as settings:
+        yield settings
+
+
+@contextmanager
+def buildah_storage() -> Iterator[Path]:
+    """Settings of a storage of its own for buildah, gone afterwards; buildah leaves a mount in it."""
     folder = Path(tempfile.mkdtemp(prefix="flbuild-buildah-"))
-    yield storage_settings(folder)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def storage_settings(folder: Path) -> Path:
     places = f'graphroot = "{folder}/graph"\nrunroot = "{folder}/run"\n'
     (folder / "storage.conf").write_text(f'[storage]\ndriver = "overlay"\n{places}')
-    return folder / "storage.conf"
+    try:
+        yield folder / "storage.conf"
+    finally:
+        subprocess.run(["umount", f"{folder}/graph/overlay"], capture_output=True, check=False)
+        shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session")
@@ -208,8 +216,8 @@ def test_the_ascend_image_is_for_arm64_and_was_made_on_this_machine(
 def test_buildah_gives_the_same_digest_in_another_storage(
     cuda: Layouts, hardware: Checkout, places: Places, tmp_path: Path
 ) -> None:
-    with tempfile.TemporaryDirectory(prefix="flbuild-buildah-", ignore_cleanup_errors=True) as folder:
-        other = {**places, "CONTAINERS_STORAGE_CONF": str(storage_settings(Path(folder)))}
+    with buildah_storage() as settings:
+        other = {**places, "CONTAINERS_STORAGE_CONF": str(settings)}
         again = build(hardware, "cuda", "release", "buildah", tmp_path, other)
     first = cuda["buildah", "release"]
     assert (again / "index.json").read_bytes() == (first / "index.json").read_bytes()
@@ -305,8 +313,8 @@ def impatient() -> Iterator[str]:
 
 def fail(checkout: Checkout, builder: str, status: int, places: Places, mirror: str, folder: Path) -> str:
     """What a build prints that cannot have the base from `mirror`; nothing is written."""
-    with tempfile.TemporaryDirectory(prefix="flbuild-buildah-", ignore_cleanup_errors=True) as storage:
-        more = {**places, "CONTAINERS_STORAGE_CONF": str(storage_settings(Path(storage)))}
+    with buildah_storage() as settings:
+        more = {**places, "CONTAINERS_STORAGE_CONF": str(settings)}
         options = ["--builder", builder, "--output", f"oci:{folder / 'out'}"]
         variable = {"FLBUILD_REGISTRY_DOCKER_IO_MIRROR": mirror}
         done = checkout.flbuild("image", "cuda", *options, status=status, **{**more, **variable})
