@@ -81,6 +81,16 @@ def test_a_plan_needs_neither_network_nor_builds(write, tmp_path):
     assert not (tmp_path / "cache" / "wheels").exists()
 
 
+def test_every_builder_is_shown_with_what_it_guarantees(write):
+    write()
+    lines = [line for line in run("demo").splitlines() if line.startswith("builder ")]
+    assert [line.split(":")[0] for line in lines] == ["builder oci", "builder docker", "builder buildah"]
+    assert "same digest on any machine" in lines[0]
+    assert "another digest with every build" in lines[1]
+    shown = json.loads(run("demo", "--json"))["builders"]
+    assert [item["name"] for item in shown] == ["oci", "docker", "buildah"]
+
+
 def test_json_is_one_document(write):
     write()
     data = json.loads(run("demo", "--json"))
