@@ -148,7 +148,8 @@ def test_B63_padded_rows_are_zero_and_change_no_other_row() -> None:
     made["ids"][5:] = -1
     made["hidden"][5:] = float("nan")
     padded = run_experts(*made.values(), MoEActivation.SILU)
-    assert torch.equal(padded[:5], plain[:5])
+    # An expert with fewer rows may add up in another order.
+    torch.testing.assert_close(padded[:5], plain[:5], atol=1e-6, rtol=1e-5)
     assert torch.equal(padded[5:], torch.zeros(3, 16))
 
 
