@@ -1,4 +1,4 @@
-"""For each check an image that breaks exactly it: only that check errs, in its own words, with exit code 8."""
+"""Per check an image that breaks exactly it: only that check errs, in its own words, with exit code 8."""
 
 from __future__ import annotations
 
