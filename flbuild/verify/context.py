@@ -68,7 +68,7 @@ class Verification:
     @cached_property
     def installed(self) -> tuple[Installed, ...]:
         """Every Python distribution, sorted by name."""
-        found = [self._read(path) for path in sorted(self.view.contents) if _INSTALLED.search(path)]
+        found = installed_in(self.view)
         found += self._base_only({item.info for item in found})
         return tuple(sorted(found, key=lambda item: (item.name, item.info)))
 
@@ -91,15 +91,6 @@ class Verification:
         """Where wheels are installed, without the leading slash."""
         return self.recipe.python.site_packages.strip("/")
 
-    def _read(self, path: str) -> Installed:
-        raw, _ = parse_email(self.view.contents[path])
-        return Installed(
-            str(canonicalize_name(raw.get("name", posixpath.basename(posixpath.dirname(path))))),
-            raw.get("version", ""),
-            posixpath.dirname(path),
-            tuple(raw.get("requires_dist", ())),
-        )
-
     def _base_only(self, known: set[str]) -> list[Installed]:
         """Distributions that only the base's inventory tells of: in layers that were not read, or without
         metadata of the current form."""
@@ -120,3 +111,18 @@ class Verification:
     def _is_hidden(self, path: str) -> bool:
         parts = path.split("/")
         return any("/".join(parts[:depth]) in self.view.hidden for depth in range(1, len(parts) + 1))
+
+
+def installed_in(view: FileView) -> list[Installed]:
+    """The distributions whose metadata are among the files of a view, by path."""
+    return [_read(view, path) for path in sorted(view.contents) if _INSTALLED.search(path)]
+
+
+def _read(view: FileView, path: str) -> Installed:
+    raw, _ = parse_email(view.contents[path])
+    return Installed(
+        str(canonicalize_name(raw.get("name", posixpath.basename(posixpath.dirname(path))))),
+        raw.get("version", ""),
+        posixpath.dirname(path),
+        tuple(raw.get("requires_dist", ())),
+    )
