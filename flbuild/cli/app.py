@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from flbuild import __version__
-from flbuild.cli import diff, doctor, image, lock, plan, recipe, render, verify, wheel
+from flbuild.cli import diff, doctor, image, lock, plan, recipe, render, size, verify, wheel
 from flbuild.errors import FlbuildError, host_error
 from flbuild.settings import redact
 
@@ -29,6 +29,7 @@ app.command("render")(render.render)
 app.command("image")(image.image)
 app.add_typer(verify.app, name="verify")
 app.command("diff")(diff.diff)
+app.command("size")(size.size)
 app.command("doctor")(doctor.doctor)
 
 
