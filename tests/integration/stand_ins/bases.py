@@ -178,11 +178,12 @@ def _cuda() -> Tree:
         distribution(name, version, {f"{name}/__init__.py": f'__version__ = "{version}"\n'.encode()})
         for name, version in versions.items()
     ]
-    path = f'import site\n\nsite.addsitedir("/{_DIST}")\n'
+    # A line that runs, as the base's own sitecustomize is byte-code that nothing compares with its source.
+    path = f'import site; site.addsitedir("/{_DIST}")\n'
     return {
         **_MOUNTED,
         "usr/bin/python3.12": b"-> python3.11",
-        "etc/python3.11/sitecustomize.py": path.encode(),
+        "usr/lib/python3/dist-packages/python312.pth": path.encode(),
         "usr/local/cuda-12.9/version.json": b'{"cuda": {"name": "CUDA SDK", "version": "12.9.1"}}\n',
         **{f"{_DIST}/{path}": data for tree in installed for path, data in tree.items()},
     }
