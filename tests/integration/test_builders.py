@@ -138,7 +138,7 @@ def cpu(cpu_image: Any, places: Places, tmp_path_factory: pytest.TempPathFactory
     return build_all(cpu_image.checkout, "cpu", tmp_path_factory.mktemp("cpu-builders"), places)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", ["cuda", "ascend", "cpu"])
 def test_all_builders_install_the_same_files_and_set_the_same_configuration(
     name: str, files: ImageFiles, request: pytest.FixtureRequest, hardware: Checkout
