@@ -11,7 +11,7 @@ WHEELS := build/wheels
 IMAGE_PACKAGES := ca-certificates git mmdebstrap python3-venv
 TEST_PACKAGES := $(IMAGE_PACKAGES) buildah docker-registry docker.io iptables skopeo umoci
 
-.PHONY: image test lint unit integration plugin golden clean
+.PHONY: image test lint unit integration plugin builders golden clean
 
 image: $(VENV)/.installed
 	scripts/apt-prerequisites $(IMAGE_PACKAGES)
@@ -58,6 +58,11 @@ $(PLUGIN_VENV)/.installed: $(VENV)/.installed plugin/requirements-test.txt image
 plugin: $(PLUGIN_VENV)/.installed
 	$(FLBUILD) wheel plugin --output $(WHEELS)
 	OMP_NUM_THREADS=1 $(PLUGIN_VENV)/bin/python -m pytest tests/plugin
+
+# Every recipe and target by every builder, which takes as long as all other tests together.
+builders: $(VENV)/.installed-dev
+	scripts/apt-prerequisites $(TEST_PACKAGES)
+	FLBUILD_TEST_BUILDERS=all $(VENV)/bin/python -m pytest tests/integration/test_builders.py
 
 golden: $(VENV)/.installed-dev
 	$(VENV)/bin/python -m pytest tests/golden --update-golden
