@@ -72,13 +72,22 @@ def build_plugin(
     """
     _warn(root, plugin, facts, progress)
     if require_tag and not facts.tagged:
-        raise PolicyError(
+        raise _untagged(root, facts)
+    return builder.build(_project(root, plugin, facts), tools)
+
+
+def _untagged(root: Path, facts: PluginFacts) -> PolicyError:
+    if has_repository(root):
+        return PolicyError(
             f"{facts.version} carries no order: no version tag is reachable from the commit",
-            cause="the clone is shallow or was made without tags" if has_repository(root) else None,
+            cause="the clone is shallow or was made without tags",
             remedy="git fetch --tags --unshallow, or tag the commit vX.Y.Z",
         )
-
-    return builder.build(_project(root, plugin, facts), tools)
+    return PolicyError(
+        f"{facts.version} carries no order: {root} is no repository, and records no version tag",
+        cause="it is a plain copy, or an archive of a commit without a version tag",
+        remedy="build in a clone with tags, or in an archive that git made: git archive vX.Y.Z",
+    )
 
 
 def find_plugin(

@@ -137,6 +137,21 @@ def test_b61_a_commit_without_a_version_tag_is_warned_about_or_refused(repositor
         build(shallow, require_tag=True)
 
 
+@pytest.mark.parametrize("archived", [True, False])
+def test_b59_a_tree_without_git_that_knows_no_version_is_refused_before_it_is_built(
+    repository, build, tmp_path, archived
+):
+    """vllm#13130: nothing is built to a version that somebody guessed."""
+    root = export(repository, tmp_path / "tree")
+    if not archived:
+        (root / ".git_archival.txt").unlink()
+    with pytest.raises(PolicyError, match="is no repository, and records no version tag") as caught:
+        build(root, require_tag=True)
+    assert "git archive vX.Y.Z" in caught.value.remedy
+    assert "git fetch" not in caught.value.remedy
+    assert not list(tmp_path.rglob("wheel-demo.log"))
+
+
 def test_an_export_without_a_version_tag_is_warned_about_too(repository, build, tmp_path):
     _, warnings = build(export(repository, tmp_path / "export"))
     assert "no version tag is reachable" in warnings[0]
