@@ -126,6 +126,11 @@ class LockedDebianBase(StrictModel):
     inventory: tuple[BaseDistribution, ...] = ()
     glibc: str | None = None
 
+    @property
+    def layers(self) -> tuple[LockedLayer, ...]:
+        """The one layer, as a registry base has its several."""
+        return (self.layer,)
+
 
 LockedBase = Annotated[LockedImageBase | LockedDebianBase, Field(discriminator="kind")]
 

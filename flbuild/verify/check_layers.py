@@ -62,9 +62,8 @@ def _base(verification: Verification) -> Iterator[Finding]:
     if isinstance(base, LockedDebianBase) and recorded is not None and recorded.builder != OciBuilder.name:
         # Engines unpack the tar of a Debian base and pack it again; its files are the same, its tar is not.
         return
-    wanted = [base.layer] if isinstance(base, LockedDebianBase) else list(base.layers)
     found = verification.subject.layers
-    for index, layer in enumerate(wanted):
+    for index, layer in enumerate(base.layers):
         got = found[index].diff_id if index < len(found) else "missing"
         if got != layer.diff_id:
             yield _error(

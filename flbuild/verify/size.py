@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from flbuild.errors import VerificationError
-from flbuild.lock.model import LockedBase, LockedDebianBase
+from flbuild.lock.model import LockedBase
 from flbuild.verify.context import installed_in
 from flbuild.verify.record import rows
 from flbuild.verify.subject import Subject
@@ -43,9 +43,7 @@ class Sizes:
 
 def measure(subject: Subject, base: LockedBase | None, budget: int | None) -> Sizes:
     """What the manifest says; no layer is read."""
-    below = set()
-    if base is not None:
-        below = {base.layer.digest} if isinstance(base, LockedDebianBase) else {i.digest for i in base.layers}
+    below = set() if base is None else {layer.digest for layer in base.layers}
     layers = (Layer(layer.digest, layer.size, layer.digest in below) for layer in subject.layers)
     return Sizes(tuple(layers), budget)
 
