@@ -11,26 +11,16 @@ from typing import Annotated, NoReturn
 import typer
 
 from flbuild import __version__
-from flbuild.cli import diff, doctor, image, lock, plan, recipe, render, size, verify, wheel
+from flbuild.cli.verbs import Verbs
 from flbuild.errors import FlbuildError, host_error
-from flbuild.settings import redact
 
 app = typer.Typer(
     name="flbuild",
+    cls=Verbs,
     help="Typed recipes to locked, reproducible and verifiable images for LLM inference.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.add_typer(recipe.app, name="recipe")
-app.command("lock")(lock.lock)
-app.add_typer(wheel.app, name="wheel")
-app.command("plan")(plan.plan)
-app.command("render")(render.render)
-app.command("image")(image.image)
-app.add_typer(verify.app, name="verify")
-app.command("diff")(diff.diff)
-app.command("size")(size.size)
-app.command("doctor")(doctor.doctor)
 
 
 def _print_version(wanted: bool) -> None:
@@ -64,15 +54,22 @@ def main() -> None:
     except Exception as error:
         if isinstance(error, OSError) and (known := host_error(error)):
             _fail(known)
-        sys.stderr.write(redact(traceback.format_exc()))
+        sys.stderr.write(_redacted(traceback.format_exc()))
         sys.stderr.write("error: this is a bug in flbuild; please report the lines above\n")
         sys.exit(1)
 
 
 def _fail(error: FlbuildError) -> NoReturn:
     # Messages hold no credentials; this is for those in words that another program or library wrote.
-    sys.stderr.write(f"error: {redact(str(error))}\n")
+    sys.stderr.write(f"error: {_redacted(str(error))}\n")
     sys.exit(error.exit_code)
+
+
+def _redacted(text: str) -> str:
+    # Settings bring an HTTP client with them, which only a command that failed has to wait for.
+    from flbuild.settings import redact
+
+    return redact(text)
 
 
 def _open_streams() -> None:

@@ -99,7 +99,7 @@ class GitStore:
                 raise RemoteGoneError(
                     f"{redact_url(url)} has no commit {commit}",
                     cause="the branch was rewritten, or the commit is of another repository",
-                    remedy="correct `commit` in the recipe, or point git at a mirror (url.INSTEAD.insteadOf)",
+                    remedy=f"correct `commit` in the recipe, or {_mirror(redact_url(url))}",
                 ) from None
 
     def _remote(self, *arguments: str) -> str:
@@ -115,8 +115,12 @@ class GitStore:
         raise UnreachableError(
             f"{url} could not be asked",
             cause=text,
-            remedy="retry later, or point git at a mirror: git config --global url.MIRROR.insteadOf URL",
+            remedy=f"retry later, or {_mirror(url)}",
         )
+
+
+def _mirror(url: str) -> str:
+    return f"point git at a mirror: git config --global url.MIRROR.insteadOf {url}"
 
 
 def archive_sha256(repository: Path, commit: str) -> str:

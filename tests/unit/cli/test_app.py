@@ -6,8 +6,10 @@ import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
 from flbuild.cli import app as cli
+from flbuild.cli.verbs import HELP, load
 from flbuild.errors import LockStaleError
 
 
@@ -88,3 +90,34 @@ def test_a_result_that_cannot_be_written_is_an_error(tmp_path):
         )
     assert done.returncode == 10
     assert "Traceback" not in done.stderr
+
+
+def test_the_list_of_verbs_is_that_of_the_verbs_themselves():
+    assert {verb: load(verb).help for verb in HELP} == HELP
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"]], ids=" ".join)
+def test_version_and_help_wait_for_no_library(arguments):
+    program = (
+        "import sys\nfrom flbuild.cli.app import app\n"
+        f"app({arguments!r}, standalone_mode=False)\n"
+        "slow = {'bs4', 'docker', 'jinja2', 'pydantic', 'requests', 'yaml'}\n"
+        "print('loaded:', sorted(slow & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "loaded: []"
+
+
+def test_a_recipe_is_checked_without_engine_or_templates():
+    program = (
+        "import sys\nfrom flbuild.cli.verbs import load\nload('recipe')\n"
+        "print('loaded:', sorted({'docker', 'jinja2'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "loaded: []"
+
+
+def test_a_misspelled_verb_is_told_the_right_one():
+    result = CliRunner().invoke(cli.app, ["lokc"])
+    assert result.exit_code == 2
+    assert "'lock'" in result.output
