@@ -33,7 +33,7 @@ class Verbs(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, found, rest = super().resolve_command(ctx, args)
-        return name, found and load(found.name), rest
+        return name, load(found.name) if found and found.name else None, rest
 
 
 def load(verb: str) -> Any:
