@@ -89,6 +89,10 @@ def image(
     fetch: Annotated[
         bool, typer.Option("--fetch", help="Get locked wheels that are missing here, to compare them too.")
     ] = False,
+    run: Annotated[
+        bool,
+        typer.Option("--run", help="Start a container too: imports, the plugin in vLLM, pip check."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Check every file and distribution in an image against the lock."""
@@ -98,7 +102,9 @@ def image(
     subject = open_subject(reference, client, platform_of(reference, lock, recipe))
     match = match_image(subject, lock, recipe, target)
     store = FileStore(context.settings, IndexClient(context.settings, context.progress), context.progress)
-    result = verify_image(subject, match, context.project, lock, store, context.progress, fetch=fetch)
+    result = verify_image(
+        subject, match, context.project, lock, store, context.progress, fetch=fetch, run=run
+    )
     if as_json:
         print_json(as_values(result.findings, **looked_at(subject, result)))
     else:

@@ -17,6 +17,7 @@ from flbuild.verify import (
     check_packages,
     check_record,
     check_requirements,
+    check_run,
     check_secrets,
     check_wheels,
 )
@@ -42,6 +43,9 @@ CHECKS: dict[str, Check] = {
     "entry-points": check_entry_points.entry_points,
     "files": check_files.files,
     "requirements": check_requirements.requirements,
+    "imports": check_run.imports,
+    "plugin": check_run.plugin,
+    "import-path": check_run.import_path,
 }
 """By id; a recipe's waivers name them."""
 

@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 
 from flbuild.lock.model import LockedFile, LockedImage, Output
 from flbuild.recipe.model import Recipe
+from flbuild.verify.run.observed import Observed
 from flbuild.verify.subject import Subject
 from flbuild.verify.view import FileView
 
@@ -54,7 +55,13 @@ class Expected:
 
 @dataclass(frozen=True)
 class Verification:
-    """One image and what it is compared with. `output` is None if the lock records no such image."""
+    """One image and what it is compared with.
+
+    Args:
+        output: None if the lock records no such image.
+        observed: what a container of it showed; None if none was started, or it did not start.
+        not_started: what a container said that did not start.
+    """
 
     subject: Subject
     view: FileView
@@ -64,6 +71,8 @@ class Verification:
     output: Output | None
     find_wheel: WheelFinder
     today: date
+    observed: Observed | None = None
+    not_started: str | None = None
 
     @cached_property
     def installed(self) -> tuple[Installed, ...]:

@@ -12,11 +12,14 @@ from flbuild.lock.model import Lock, LockedBase, LockedImageBase, Output
 from flbuild.progress import Progress
 from flbuild.project import Project
 from flbuild.recipe.load import load_recipe
+from flbuild.recipe.model import Recipe
 from flbuild.recipe.targets import expand_target
 from flbuild.suggest import perhaps
 from flbuild.verify.checks import run_checks
 from flbuild.verify.context import Verification
 from flbuild.verify.files import read_files
+from flbuild.verify.run.container import DidNotStart, observe
+from flbuild.verify.run.observed import Observed
 from flbuild.verify.subject import Subject
 
 _TITLE = "org.opencontainers.image.title"
@@ -102,6 +105,7 @@ def verify_image(
     progress: Progress,
     *,
     fetch: bool = False,
+    run: bool = False,
 ) -> Result:
     """Run every check.
 
@@ -110,6 +114,10 @@ def verify_image(
 
     Args:
         fetch: get locked wheels that are not on this machine, to compare their content too.
+        run: start a container of the image, too.
+
+    Raises:
+        HostError: a container was asked for, and no engine can run one.
     """
     recipe = load_recipe(project.recipe_path(match.recipe))
     locked = lock.images[match.recipe]
@@ -117,6 +125,7 @@ def verify_image(
     if fetch:
         store.fetch_all([*locked.packages, *locked.targets.get(match.target, ())])
     view = read_files(subject, _unread(locked.base, subject), progress)
+    observed, not_started = _observe(subject, recipe, progress) if run else (None, None)
     verification = Verification(
         subject=subject,
         view=view,
@@ -126,6 +135,8 @@ def verify_image(
         output=match.output,
         find_wheel=store.find,
         today=date.today(),
+        observed=observed,
+        not_started=not_started,
     )
     return Result(
         match=match,
@@ -136,6 +147,14 @@ def verify_image(
         files=len(view.files),
         distributions=len(verification.installed),
     )
+
+
+def _observe(subject: Subject, recipe: Recipe, progress: Progress) -> tuple[Observed | None, str | None]:
+    """What a container showed, or else what it said when it did not start."""
+    try:
+        return observe(subject, recipe, progress), None
+    except DidNotStart as error:
+        return None, str(error)
 
 
 def _unread(base: LockedBase | None, subject: Subject) -> list[str]:

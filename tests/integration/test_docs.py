@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from checkout import REPOSITORY, Checkout
 from cpu_image import CpuImage
+from docker_engine import Engine
 
 from flbuild.lock.io import update_lock
 from flbuild.lock.model import Lock
@@ -87,7 +88,7 @@ def test_the_pages_show_commands() -> None:
 
 @pytest.mark.parametrize("command", shown_commands())
 def test_a_shown_command_does_what_the_page_says(
-    command: str, project: Checkout, lock: bytes, wheel: Path, tmp_path: Path
+    command: str, project: Checkout, lock: bytes, wheel: Path, engine: Engine, tmp_path: Path
 ) -> None:
     places = {
         "DIR": str(tmp_path / "out"),
@@ -102,4 +103,4 @@ def test_a_shown_command_does_what_the_page_says(
     # Commands that lock again would leave another base to those that verify the image, where Debian's archive
     # has moved on meanwhile.
     (project.root / "images.lock").write_bytes(lock)
-    project.flbuild(*words, status=STATUS.get(command, 0))
+    project.flbuild(*words, status=STATUS.get(command, 0), DOCKER_HOST=engine.address)

@@ -32,6 +32,7 @@ from flbuild.verify.checks import CHECKS, run_checks
 from flbuild.verify.context import Verification
 from flbuild.verify.files import read_files
 from flbuild.verify.image import _unread
+from flbuild.verify.run.observed import Observed
 from flbuild.verify.subject import open_subject
 
 SITE = "usr/local/lib/python3.11/dist-packages"
@@ -162,6 +163,8 @@ class Case:
     wheels: dict = field(default_factory=dict)
     today: date = date(2026, 6, 1)
     target: str = "release"
+    observed: Observed | None = None
+    not_started: str | None = None
 
     def __post_init__(self):
         self.add("torch", "2.13.0+cpu")
@@ -211,6 +214,8 @@ class Case:
             output=locked.outputs[0] if self.recorded else None,
             find_wheel=lambda sha256, filename: self.wheels.get(filename),
             today=self.today,
+            observed=self.observed,
+            not_started=self.not_started,
         )
 
     def findings(self, check=None):

@@ -9,6 +9,7 @@ import pytest
 from flbuild.errors import VerificationError
 from flbuild.verify.checks import CHECKS
 from flbuild.verify.report import raise_if_failed
+from flbuild.verify.run.observed import Answer, Import, Observed, Registration
 
 SITE = "usr/local/lib/python3.11/dist-packages"
 ZSTD = "application/vnd.oci.image.layer.v1.tar+zstd"
@@ -96,6 +97,38 @@ def an_unmet_requirement(case, make):
     case.add("opencv", "4.13", requires=["numpy>=2"])
 
 
+def what_does_not_start(case, make):
+    case.not_started = "exec /usr/bin/python3: no such file or directory"
+
+
+def observed(**changes):
+    works = {
+        "import_path": (),
+        "python_path": None,
+        "prefixes": ("/usr",),
+        "absent_drivers": (),
+        "installed": (),
+        "imports": tuple(
+            Import(found=f"/usr/{name}.py", error=(), distribution=name, module=name)
+            for name in ("vllm", "vllm-plugin-fl")
+        ),
+        "registrations": (
+            Registration(found="fl.Platform", error=(), group="vllm.platform_plugins", name="fl"),
+        ),
+        "platform": Answer(found="fl.Platform", error=()),
+        "pip_check": None,
+    }
+    return Observed(**works | changes)
+
+
+def a_platform_that_vllm_does_not_take(case, make):
+    case.observed = observed(platform=Answer(found="vllm.platforms.cpu.CpuPlatform", error=()))
+
+
+def a_folder_of_sources(case, make):
+    case.observed = observed(import_path=("/src",))
+
+
 MUTATIONS: dict[str, tuple[Break, str]] = {
     "layers": (another_base, "base"),
     "media-types": (zstd_in_a_docker_manifest, "zstd"),
@@ -113,6 +146,9 @@ MUTATIONS: dict[str, tuple[Break, str]] = {
     "entry-points": (a_plugin_nobody_finds, "vllm.platform_plugins"),
     "files": (a_script_with_windows_line_ends, "/usr/local/bin/start"),
     "requirements": (an_unmet_requirement, "opencv needs numpy>=2"),
+    "imports": (what_does_not_start, "no such file"),
+    "plugin": (a_platform_that_vllm_does_not_take, "CpuPlatform"),
+    "import-path": (a_folder_of_sources, "/src"),
 }
 """By check: what breaks it, and words of its message or subject."""
 
