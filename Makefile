@@ -9,7 +9,7 @@ IMAGE := build/cpu
 WHEELS := build/wheels
 
 IMAGE_PACKAGES := ca-certificates git mmdebstrap python3-venv
-TEST_PACKAGES := $(IMAGE_PACKAGES) buildah docker-registry docker.io iptables skopeo umoci
+TEST_PACKAGES := $(IMAGE_PACKAGES) buildah docker-registry docker.io iptables runc skopeo umoci
 
 .PHONY: image test lint unit integration plugin builders golden clean
 

@@ -24,6 +24,12 @@ class Known:
 
 KNOWN = (
     Known(
+        ("cgroups in hybrid mode not supported",),
+        HostError,
+        "crun takes cgroups of version 1 or of version 2, and this machine has controllers in both",
+        "apt-get install runc, and set BUILDAH_RUNTIME=runc",
+    ),
+    Known(
         ("no space left on device", "disk quota exceeded"),
         HostError,
         "the disk that {tool} builds on is full",

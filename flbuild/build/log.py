@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from flbuild.settings.redact import redact
 SHOWN_LINES = 25
 SHOWN_CHARACTERS = 60
 """Of a line, beside the progress."""
+_STEP = re.compile(r"(Step \d+/\d+ :|(\[\d+/\d+\] )?STEP \d+(/\d+)?:) ")
+"""How the classic builder and buildah (which numbers stages where there are several) begin a step."""
 
 
 class BuildLog:
@@ -96,5 +99,5 @@ def run_logged(command: Sequence[str], environ: Mapping[str, str], log: BuildLog
 
 
 def _is_step(line: str) -> bool:
-    """Whether a line begins a step: of the classic builder, or of buildah."""
-    return line.startswith(("Step ", "STEP ")) or " STEP " in line
+    """Whether a line begins a step; buildah's last line names one too, in quotes."""
+    return _STEP.match(line) is not None

@@ -69,6 +69,8 @@ def places(engine: Engine, storage: Path, tmp_path_factory: pytest.TempPathFacto
         "DOCKER_HOST": engine.address,
         "DOCKER_CONFIG": str(client),
         "CONTAINERS_STORAGE_CONF": str(storage),
+        # The engine needs runc too; buildah would take crun first, which wants cgroups of one version.
+        "BUILDAH_RUNTIME": "runc",
     }
 
 

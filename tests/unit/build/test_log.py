@@ -29,6 +29,7 @@ def log(tmp_path):
         ("Get https://quay.io/v2/: dial tcp: lookup quay.io: no such host", UnreachableError, "proxy"),
         ("Get https://quay.io/v2/: unauthorized: access to the resource", RemoteRefusedError, "docker login"),
         ("x509: certificate signed by unknown authority", UnreachableError, "certificates"),
+        ("creating container: cgroups in hybrid mode not supported", HostError, "BUILDAH_RUNTIME=runc"),
     ],
 )
 def test_known_failures_have_their_class_cause_and_next_command(log, line, error, told):
@@ -55,6 +56,16 @@ def test_what_is_not_known_is_a_build_error_with_the_failing_step(log):
 def test_signs_of_earlier_steps_do_not_count(log):
     log.write("Step 1/2 : RUN try\nconnection refused\nStep 2/2 : RUN false\nreturned a non-zero code")
     assert isinstance(log.failure(), BuildError)
+
+
+def test_the_last_line_of_buildah_hides_nothing_of_the_step_that_it_names(log):
+    step = ["[2/6] STEP 3/3: RUN fill", "write: No space left on device"]
+    last = 'Error: building at STEP "RUN fill": while running runtime: exit status 1'
+    log.write(
+        "\n".join(["[1/6] STEP 1/2: FROM x AS tools", "[1/6] STEP 2/2: COPY tools /tmp/tools", *step, last])
+    )
+    assert log.failing_step == [*step, last]
+    assert isinstance(log.failure(), HostError)
 
 
 def test_the_failing_step_of_buildkit_is_told_by_its_number(log):
