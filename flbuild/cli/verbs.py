@@ -19,6 +19,7 @@ HELP = {
     "verify": "Prove that what was published is what was locked.",
     "diff": "Compare packages, files, config, layers and size of images, or what recipes or locks say.",
     "size": "Show the size of an image by layer, and fail if it is over its target's budget.",
+    "document": "Write the page about an image from its recipe and lock, or check that it is current.",
     "doctor": "Check what flbuild needs of this machine; exit 10 only if images cannot be built here.",
 }
 """What the list of verbs says of each; `flbuild.cli.VERB` holds it."""

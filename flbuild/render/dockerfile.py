@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError, TemplateNotFound
-
-from flbuild.errors import UsageError
 from flbuild.lock.model import LockedDebianBase
 from flbuild.render.stages import Stages
+from flbuild.render.template import fill
 
 TEMPLATE = "Dockerfile.j2"
 LONGEST_RUN = 60_000
@@ -26,32 +23,13 @@ def render_dockerfile(stages: Stages, templates: Path) -> str:
     Raises:
         UsageError: a template is missing, or asks for something that there is not.
     """
-    environment = Environment(
-        loader=FileSystemLoader(templates),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701 - a Dockerfile is no HTML; `quote` is what escapes here
-    )
-    environment.filters |= {
+    filters: dict[str, Callable[..., Any]] = {
         "quote": quote,
         "exec_form": json.dumps,
         "shell": shlex.quote,
         "batches": batches,
     }
-    try:
-        text = environment.get_template(TEMPLATE).render(_values(stages))
-    except TemplateNotFound as error:
-        raise UsageError(
-            f"{templates} has no {error.name}",
-            cause="templates/ belongs to the project, beside recipes/",
-            remedy="restore it from version control",
-        ) from error
-    except TemplateError as error:
-        raise UsageError(f"a template in {templates} is wrong", cause=str(error)) from error
-    text = "\n".join(line.rstrip() for line in text.splitlines()).strip("\n")
-    return re.sub(r"\n{3,}", "\n\n", text) + "\n"
+    return fill(templates, TEMPLATE, _values(stages), filters)
 
 
 def quote(value: str) -> str:

@@ -14,10 +14,11 @@ from docker_engine import Engine
 from flbuild.lock.io import update_lock
 from flbuild.lock.model import Lock
 
-PAGES = (REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md")))
+PAGES = (REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md")))
 
-SHOWN = re.compile(r"`(flbuild [^`]+)`|^\$ (flbuild [^#\n]+)", re.MULTILINE)
+SHOWN = re.compile(r"`(flbuild [^`]+)`|^(?:\$|   ) (flbuild [^#\n\[]+)(?:#.*)?$", re.MULTILINE)
 
+UNRESOLVED = 3
 UNREACHABLE = 10
 UNPUBLISHED = 2
 
@@ -31,6 +32,8 @@ STATUS = {
     "flbuild lock --upgrade PKG": UNREACHABLE,
     "flbuild lock ascend cuda": UNREACHABLE,
     "flbuild lock cpu ascend": UNREACHABLE,
+    "flbuild image ascend": UNRESOLVED,
+    "flbuild image cuda": UNRESOLVED,
     # Nothing is published from a fresh clone.
     "flbuild verify digest": UNPUBLISHED,
 }
